@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from memonger.graph.types import Graph
 from memonger.mx.calls.graphs import graph_in
-from memonger.plan.plan import Plan
+from memonger.plans.plan import Plan
 from memonger.report.formatting import format_extra, format_percent, format_time, table
 from memonger.solve import methods
 from memonger.solve.imported import plan_graph

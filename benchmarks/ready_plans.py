@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from memonger.graph.decisions import decisions_of
 from memonger.mx.calls.calls import plan as make_plan
-from memonger.plan.plan import Plan
+from memonger.plans.plan import Plan
 from memonger.report.formatting import format_extra, markdown
 from memonger.util.errors import InfeasibleBudget, PlanMismatch
 from memonger.util.files import write_whole

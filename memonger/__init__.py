@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from . import errors
 from .graph.types import Graph
-from .plan.plan import Plan, Progress, Status
+from .plans.plan import Plan, Progress, Status
 from .util.cuda_libraries import preload as _preload
 from .util.version import __version__ as __version__
 
@@ -27,18 +27,14 @@ if TYPE_CHECKING:
     from .mx.calls.buckets import PlannedBuckets
     from .mx.calls.calls import estimate, max_batch, measure, plan, strip, sweep, verify
     from .mx.calls.dmlc import get_cost, make_mirror_plan, search_plan
-    from .plan.plan_file import load_plan
-
-# Importing the room has bound `plan` to it; the name belongs to the function of the API.
-# (The room stays reachable as `from memonger.plan.plan import ...`.)
-del globals()["plan"]
+    from .plans.plan_file import load_plan
 
 #: Public name -> module, and the attribute there (None: the module itself).
 _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
     **{name: (".mx.calls.calls", name) for name in (
         "estimate", "max_batch", "measure", "plan", "strip", "sweep", "verify")},
     **{name: (".mx.calls.dmlc", name) for name in ("get_cost", "make_mirror_plan", "search_plan")},
-    "load_plan": (".plan.plan_file", "load_plan"),
+    "load_plan": (".plans.plan_file", "load_plan"),
     "PlannedBuckets": (".mx.calls.buckets", "PlannedBuckets"),
     "gluon": (".gluon", None),
     "native": (".native", None),

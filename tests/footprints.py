@@ -4,8 +4,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from memonger.plan.footprint import Footprint
-from memonger.plan.plan import Plan
+from memonger.plans.footprint import Footprint
+from memonger.plans.plan import Plan
 
 
 def pair(pool_bytes: int, baseline_pool_bytes: int, fixed_bytes=()) -> Any:

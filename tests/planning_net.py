@@ -7,8 +7,8 @@ from typing import Any, Callable, Mapping, Optional
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph
 from memonger.memory.storage import plan_storage
-from memonger.plan.footprint import Footprint
-from memonger.plan.plan import Plan
+from memonger.plans.footprint import Footprint
+from memonger.plans.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import torch.fx as fx
 import torch.utils._pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from memonger.torch import private_joint
-from memonger.torch.costs import ROOFLINES, estimated_s
-from memonger.torch.eager import Program
-from memonger.torch.sizes import hint, tensors
+from memonger.torch.capture.costs import ROOFLINES, estimated_s
+from memonger.torch.pytorch import private_joint
+from memonger.torch.pytorch.sizes import hint, tensors
+from memonger.torch.rewrite.eager import Program
 
 
 class Counter(TorchDispatchMode):

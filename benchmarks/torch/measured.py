@@ -20,9 +20,9 @@ import torch.nn as nn
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
-from memonger.torch.allocations import peak_bytes
-from memonger.torch.measure import training_step
-from memonger.torch.module_step import bytes_before, parameters_of
+from memonger.torch.check.measure import training_step
+from memonger.torch.pytorch.allocations import peak_bytes
+from memonger.torch.pytorch.module_step import bytes_before, parameters_of
 
 from .methods import as_written, by_blocks, memonger, selective, torch_budget
 from .nets import build

@@ -15,8 +15,8 @@ from torch.utils.checkpoint import (
 from torch.utils.flop_counter import flop_registry
 
 import memonger.torch as mt
-from memonger.torch import private, private_joint
-from memonger.torch.eager import runner
+from memonger.torch.pytorch import private, private_joint
+from memonger.torch.rewrite.eager import runner
 
 
 def memonger(module: nn.Module, budget: Any, mode: str, costs: Any, time_limit: float) -> Any:

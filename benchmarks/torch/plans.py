@@ -19,12 +19,12 @@ import torch
 import torch.nn as nn
 
 from memonger.errors import InfeasibleBudget
-from memonger.torch import private_joint
-from memonger.torch.apply import split
-from memonger.torch.planning import make_plan
-from memonger.torch.request import MODES, Request
-from memonger.torch.step import PlannedGraph
-from memonger.torch.tracing import traced
+from memonger.torch.calls.tracing import traced
+from memonger.torch.pytorch import private_joint
+from memonger.torch.rewrite.apply import split
+from memonger.torch.step.compilation import PlannedGraph
+from memonger.torch.step.planning import make_plan
+from memonger.torch.step.request import MODES, Request
 
 from . import measured
 from .count import both

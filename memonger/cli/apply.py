@@ -5,7 +5,7 @@ import argparse
 
 from ..mx.calls import calls as api
 from ..mx.symbol.common_subexpressions import to_json
-from ..plan import plan_file
+from ..plans import plan_file
 from ..util.errors import InputError
 from ..util.files import write_whole
 from ..util.json_files import read_text

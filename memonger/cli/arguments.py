@@ -11,9 +11,9 @@ from ..mx.calls.inputs import is_symbol
 from ..mx.costs.models import DEVICES
 from ..mx.plugin.environment import mxnet
 from ..mx.rewrite.load import symbol_from_json
-from ..plan.plan_file import FORMAT as PLAN_FORMAT
-from ..plan.plan_file import load_plan
 from ..planning.requests import share_of
+from ..plans.plan_file import FORMAT as PLAN_FORMAT
+from ..plans.plan_file import load_plan
 from ..solve import methods
 from ..util.errors import InputError, UnitError
 from ..util.json_files import read_text

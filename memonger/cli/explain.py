@@ -5,8 +5,8 @@ import argparse
 import fnmatch
 from typing import List
 
-from ..plan import plan_file
-from ..plan.plan import Plan
+from ..plans import plan_file
+from ..plans.plan import Plan
 from .command import EXIT_OK, Command, answer
 
 

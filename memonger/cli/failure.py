@@ -7,7 +7,7 @@ import re
 import sys
 from typing import Any, Dict, List
 
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from ..util.errors import InfeasibleBudget, MemongerError, VerificationError
 from ..util.messages import listed
 from ..util.units import format_bytes

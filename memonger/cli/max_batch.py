@@ -5,7 +5,7 @@ import argparse
 import sys
 
 from ..mx.calls import calls as api
-from ..plan.max_batch import MaxBatch as MaxBatchResult
+from ..plans.max_batch import MaxBatch as MaxBatchResult
 from ..report.progress import ProgressBar
 from . import arguments, torch_model
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer

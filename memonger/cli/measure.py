@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 
 from ..mx.calls import calls as api
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from ..report.measured import measurement_table
 from . import torch_model
 from .arguments import add_context, add_network, add_output, context, count, load_network

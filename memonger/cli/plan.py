@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 
 from ..mx.calls import calls as api
 from ..mx.calls.graphs import name_of
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table
 from ..report.progress import ProgressBar

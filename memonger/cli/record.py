@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Dict
 
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from ..report.facts import Facts
 
 

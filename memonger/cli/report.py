@@ -4,9 +4,9 @@ from __future__ import annotations
 import argparse
 from typing import List
 
-from ..plan import plan_file
-from ..plan.plan import Plan
 from ..planning.sweeping import sweep_like
+from ..plans import plan_file
+from ..plans.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.diagram import render
 from ..report.progress import ProgressBar

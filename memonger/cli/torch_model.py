@@ -13,9 +13,9 @@ import sys
 from dataclasses import replace
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from ..plan.max_batch import MaxBatch
-from ..plan.plan import Plan
-from ..plan.plan_file import load_plan
+from ..plans.max_batch import MaxBatch
+from ..plans.plan import Plan
+from ..plans.plan_file import load_plan
 from ..report.measured import measurement_table
 from ..report.progress import ProgressBar
 from ..report.text import estimate_table
@@ -88,7 +88,7 @@ def build(text: str, inputs: Sequence[str]) -> Model:
         del sys.path[0]
     if not callable(getattr(source, name, None)):
         raise InputError("%s has no function %s" % (path, name))
-    from ..torch.module_step import example_input, seeded
+    from ..torch.pytorch.module_step import example_input, seeded
     with seeded():
         made = getattr(source, name)()
         module, given = made if isinstance(made, tuple) else (made, None)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Dict
 
 from ..mx.calls import calls as api
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from . import torch_model
 from .arguments import add_context, add_shapes, context, count, load_network, load_symbol
 from .command import EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer

@@ -8,8 +8,8 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..graph.decisions import carried_over
 from ..graph.types import Graph
-from ..plan import unmet_requests
-from ..plan.plan import Plan, Status
+from ..plans import unmet_requests
+from ..plans.plan import Plan, Status
 from ..solve import Options, solve
 from ..solve.effort import Effort
 from ..solve.options import USUAL_TIME_LIMIT_S

@@ -18,7 +18,7 @@ class Estimate:
     ----------
     by_category : mapping
         "pool", of which outputs of the network are a part, and the categories of
-        :attr:`memonger.plan.footprint.Footprint.outside_bytes`.
+        :attr:`memonger.plans.footprint.Footprint.outside_bytes`.
     pool_bytes, peak_live_bytes : int
         What is allocated for internal tensors, and what of it is alive at the worst step.
     """

@@ -6,7 +6,7 @@ from typing import List, Sequence
 
 from ..graph.imported import parse_imported_budget
 from ..graph.types import Graph
-from ..plan.plan import Budget, Plan
+from ..plans.plan import Budget, Plan
 from ..report.facts import Facts
 from ..solve.frontier import BUDGETS
 from ..solve.imported import plan_graph

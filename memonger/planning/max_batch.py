@@ -5,8 +5,8 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, Mapping
 
-from ..plan.max_batch import MaxBatch, largest, refused_share
-from ..plan.plan import Plan
+from ..plans.max_batch import MaxBatch, largest, refused_share
+from ..plans.plan import Plan
 from ..report.progress import part_of
 from ..solve.auto import ALL_BUT_GIVEN
 from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime

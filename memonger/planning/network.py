@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any, Collection, Mapping, Optional, Protocol
 
 from ..graph.types import Graph
-from ..plan.footprint import Footprint
-from ..plan.plan import Plan
+from ..plans.footprint import Footprint
+from ..plans.plan import Plan
 
 
 class Network(Protocol):

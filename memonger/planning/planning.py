@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Optional, Tuple
 
-from ..plan.plan import Plan, Status
+from ..plans.plan import Plan, Status
 from ..report.progress import part_of
 from ..solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort, failure_notes
 from ..solve.mip.bounds import free_bound

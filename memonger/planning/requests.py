@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import FrozenSet, List, Optional, Sequence, Tuple, Union
 
 from ..graph.types import Graph
-from ..plan.plan import Budget, Plan
+from ..plans.plan import Budget, Plan
 from ..report.progress import Callback
 from ..solve import methods
 from ..solve.options import VARIANTS

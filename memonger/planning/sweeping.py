@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Iterable, List, Optional, Sequence
 
-from ..plan.plan import Budget, Plan
+from ..plans.plan import Budget, Plan
 from ..report.progress import Callback, numbered
 from ..solve import Options, solve
 from ..solve.frontier import BUDGETS, sweep_budgets

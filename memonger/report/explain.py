@@ -8,8 +8,8 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional
 from ..graph.in_use import graph_in_use
 from ..graph.schedule import Consumer, Schedule, expand_in_part
 from ..memory.storage import plan_storage
-from ..plan.plan import Plan
-from ..plan.unmet_requests import run_once
+from ..plans.plan import Plan
+from ..plans.unmet_requests import run_once
 from ..util.errors import UnknownOpError
 from ..util.messages import listed
 from .facts import Facts, OpFacts

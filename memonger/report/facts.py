@@ -13,7 +13,7 @@ from ..graph.in_use import graph_in_use
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph, Tensor
 from ..memory.timeline import Timeline, step_names, timeline
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from .formatting import short_kind
 
 

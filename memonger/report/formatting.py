@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from typing import List, Sequence
 
-from ..plan.plan import UNIT_TIMES, Plan
+from ..plans.plan import UNIT_TIMES, Plan
 from ..util.errors import RenderError
 from ..util.units import format_bytes, format_plain
 

@@ -11,7 +11,7 @@ from html import escape
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ..graph.types import Graph
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from ..util.errors import RenderError
 from ..util.files import write_whole
 from ..util.units import format_bytes

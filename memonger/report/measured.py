@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, List, Mapping, Optional, Protocol, Sequence, Tuple
 
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from ..util.units import format_bytes
 from .formatting import counted, format_extra, format_time, is_profile, table
 

@@ -1,9 +1,9 @@
 """The views of a plan: its text, explanation, diagram, page and file."""
 from __future__ import annotations
 
-from ..plan.above import frontend_of
-from ..plan.plan import Plan
-from ..plan.plan_file import save_plan
+from ..plans.above import frontend_of
+from ..plans.plan import Plan
+from ..plans.plan_file import save_plan
 from . import explain as explanation
 from .diagram.render import diagram
 from .html import fragment, write_html

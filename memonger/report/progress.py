@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import IO, Any, Callable, Iterator, Optional, Tuple, TypeVar, Union
 
-from ..plan.plan import Progress
+from ..plans.plan import Progress
 from ..util.units import format_bytes, format_plain
 
 #: What ``progress=`` of a call takes: True shows a bar, None one where somebody watches a call that

@@ -12,7 +12,7 @@ from typing import Any, List, Mapping, Optional, Tuple
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
-from ..plan.plan import Plan, Status
+from ..plans.plan import Plan, Status
 from ..util.messages import listed
 from ..util.units import format_bytes
 from .facts import Facts

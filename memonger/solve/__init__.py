@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from ..graph.types import Graph
 from ..memory.workspace import outside_pool_bytes
-from ..plan.consistency import confirm
-from ..plan.plan import Plan, Status
+from ..plans.consistency import confirm
+from ..plans.plan import Plan, Status
 from ..util.errors import InputError, NoPlanInTime
 from ..util.gc_pause import paused
 from .effort import Effort, failure_notes

@@ -21,7 +21,7 @@ from typing import NamedTuple, Optional, Tuple
 from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory.workspace import outside_pool_bytes
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from . import fewer_variants
 from .board import Board
 from .fallbacks import LEAST_SHARE, offer_least, smallest_plan

@@ -18,7 +18,7 @@ from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..memory.storage import pool_of
 from ..memory.workspace import outside_pool_bytes
-from ..plan.plan import Plan, Progress, Status
+from ..plans.plan import Plan, Progress, Status
 from .candidate import Candidate, Poll
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from operator import attrgetter
 
-from ..plan.plan import Plan, Status
+from ..plans.plan import Plan, Status
 from ..util.errors import PluginMissing
 from .board import Board
 from .candidate import Candidate

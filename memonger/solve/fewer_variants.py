@@ -10,7 +10,7 @@ from typing import Callable, Optional
 
 from ..graph.types import Graph
 from ..memory.workspace import outside_pool_bytes
-from ..plan.plan import Plan, Status
+from ..plans.plan import Plan, Status
 from .board import Board
 from .effort import ALL_SEARCHES, LEAST_SEARCH
 from .mip.bounds import overhead_bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Callable, Iterable, List
 
-from ..plan.plan import Budget, Plan
+from ..plans.plan import Budget, Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import parse_budget
 

@@ -7,7 +7,7 @@ from ..graph.imported import parse_imported_budget, rounded_budget_note
 from ..graph.types import Graph
 from ..memory import arena
 from ..memory.workspace import outside_pool_bytes
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from ..util.errors import InfeasibleBudget
 from . import solve
 from .options import Options

@@ -7,7 +7,7 @@ from typing import Callable, Iterator, Optional
 from ..graph.decisions import decisions_of
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
-from ..plan.plan import Plan, Status
+from ..plans.plan import Plan, Status
 from . import fewer_variants
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort, steps_per_s

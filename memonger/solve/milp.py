@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Optional
 
 from ..graph.types import Graph
-from ..plan.plan import Plan
+from ..plans.plan import Plan
 from .board import Board
 from .fallbacks import smallest_plan
 from .least_memory import least_memory

@@ -6,7 +6,7 @@ from typing import Callable, FrozenSet, Mapping, Optional, Tuple
 
 from ..graph.schedule import Recompute, Schedule
 from ..memory.storage import STORAGES
-from ..plan.plan import Progress
+from ..plans.plan import Progress
 from ..util.errors import InputError
 from .effort import Effort
 

@@ -7,8 +7,8 @@ from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage, pool_bytes
 from ..memory.workspace import objects_bytes, workspace_bytes
-from ..plan.footprint import Footprint
-from ..plan.plan import Plan, Status
+from ..plans.footprint import Footprint
+from ..plans.plan import Plan, Status
 from ..util.errors import InfeasibleBudget
 from ..util.gc_pause import paused
 from ..util.units import format_distinct

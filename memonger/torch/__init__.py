@@ -12,12 +12,12 @@ by node with eager kernels.
 """
 from __future__ import annotations
 
-from .calls import estimate, max_batch, plan, profile, sweep
-from .compiled import compile, measure, options, plans, verify
-from .loss_layer import linear_cross_entropy
-from .measure import Measurement
-from .profile import Profile
-from .verify import Verification
+from .calls.compiled import compile, measure, options, plans, verify
+from .calls.plan import estimate, max_batch, plan, profile, sweep
+from .check.measure import Measurement
+from .check.verify import Verification
+from .pytorch.loss_layer import linear_cross_entropy
+from .times.profile import Profile
 
 __all__ = ["Measurement", "Profile", "Verification", "compile", "estimate",
            "linear_cross_entropy", "max_batch", "measure", "options", "plan", "plans", "profile",

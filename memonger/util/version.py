@@ -6,7 +6,7 @@ from typing import Optional
 __version__ = "0.1.0"
 
 #: The releases of PyTorch that memonger.torch was tested with, oldest first; none below the first
-#: has all that it needs, and those above the last are tried out (memonger/torch/versions.py).
+#: has all that it needs, and those above the last are tried out (memonger/torch/calls/versions.py).
 TORCH_VERSIONS = (2, 11), (2, 12), (2, 13), (2, 14), (2, 15)
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from ..mx.symbol.common_subexpressions import to_json
-from ..plan.plan import Plan, Status
+from ..plans.plan import Plan, Status
 from ..report.formatting import format_percent
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
 from ..util.units import format_bytes, parse_budget, refuse_bare_number

@@ -13,7 +13,7 @@ from memonger.mx.calls import opening
 from memonger.mx.capture.record import read
 from memonger.mx.memory.native_workspaces import objects_bytes_per_op
 from memonger.mx.plugin import loading as native
-from memonger.plan.plan_file import dumps, loads
+from memonger.plans.plan_file import dumps, loads
 from memonger.solve import effort
 from memonger.solve.baselines import sublinear
 from memonger.util.errors import BindError, InfeasibleBudget, InputError, PluginError

@@ -14,8 +14,8 @@ from memonger.cli import main
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.mx.calls import calls as api
-from memonger.plan import plan_file
-from memonger.plan.plan import Plan, Status
+from memonger.plans import plan_file
+from memonger.plans.plan import Plan, Status
 from memonger.util import errors
 
 mx = pytest.importorskip("mxnet")

@@ -9,7 +9,7 @@ import pytest
 import memonger
 from memonger.cli import main
 from memonger.graph.types import Graph, Op, Tensor
-from memonger.plan import plan_file
+from memonger.plans import plan_file
 from memonger.util.errors import InputError
 
 KIB = 1 << 10

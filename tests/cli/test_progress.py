@@ -9,7 +9,7 @@ import pytest
 from cli.test_graph_files import joint_graph
 
 import memonger
-from memonger.plan.plan import Progress
+from memonger.plans.plan import Progress
 from memonger.report import progress as module
 from memonger.report.progress import ProgressBar, describe, numbered, shows_progress
 

@@ -13,7 +13,7 @@ from memonger.graph.schedule import Schedule, expand, expand_in_part
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.mx.rewrite.gradient_split import with_placeholders, worth_splitting
-from memonger.plan import columnar_json as columns
+from memonger.plans import columnar_json as columns
 from memonger.solve.options import Options
 from memonger.solve.search.native import NativeSearch
 

@@ -13,7 +13,7 @@ from memonger.graph.clock import Run, times_of
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand, expand_in_part
 from memonger.graph.types import Graph, Implementation
-from memonger.plan.validate import Kind, structure
+from memonger.plans.validate import Kind, structure
 
 
 def on(stream, time_s, *reads):

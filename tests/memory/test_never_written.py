@@ -8,8 +8,8 @@ import pytest
 
 import memonger
 from memonger.mx.check.measure import allocated_bytes
-from memonger.plan import plan_file
-from memonger.plan.plan import Status
+from memonger.plans import plan_file
+from memonger.plans.plan import Status
 from memonger.util.errors import PlanSchemaError
 
 #: The second output of a max pooling has as many bytes: 16 MiB.

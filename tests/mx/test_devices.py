@@ -12,7 +12,7 @@ from memonger.graph.schedule import expand_in_part
 from memonger.memory.storage import plan_storage
 from memonger.mx.capture.devices import devices_of, on_device
 from memonger.mx.capture.record import read
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.report.html import command_line
 from mx.random_symbols import random_recompute
 from mx.test_capture import PLACES, over_two_devices

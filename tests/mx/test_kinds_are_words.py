@@ -50,7 +50,7 @@ def test_renamed_operators_have_the_same_pools_and_plans(network):
     assert decisions_of(graph, found[0].schedule) == decisions_of(words, found[1].schedule)
 
 
-ROOMS = ("util", "graph", "memory", "plan", "solve", "report")
+ROOMS = ("util", "graph", "memory", "plans", "solve", "report")
 
 
 def texts_of(source):

@@ -15,7 +15,7 @@ from memonger.mx.calls.binding import Binding
 from memonger.mx.calls.opening import open_network
 from memonger.mx.rewrite import variant_graph
 from memonger.mx.rewrite.apply import apply_plan_to
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.solve.options import Options
 from memonger.solve.result import build_plan
 from memonger.zoo import nets

@@ -30,7 +30,7 @@ def members() -> Iterator[Tuple[str, object]]:
     from memonger.mx.calls.calls import Estimate
     from memonger.mx.check.measure import Measurement
     from memonger.mx.check.verify import Verification
-    from memonger.plan.max_batch import MaxBatch
+    from memonger.plans.max_batch import MaxBatch
     results = [(kind.__name__, kind) for kind in (Estimate, MaxBatch, Measurement, Verification)]
     for name, kind in [*public(), *results]:
         if inspect.isclass(kind):

@@ -15,7 +15,7 @@ PACKAGE = Path(memonger.__file__).parent
 MODULES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = ("mxnet", "matplotlib", "highspy", "scipy", "sklearn", "pygraphviz", "graphviz")
 #: Rooms that work where MXNet is not installed.
-CORE = ("util", "graph", "memory", "plan", "solve", "report")
+CORE = ("util", "graph", "memory", "plans", "solve", "report")
 
 
 def test_rooms_and_circles():
@@ -70,7 +70,7 @@ def test_a_plan_of_no_mxnet_network_loads_nothing_of_that_frontend(tmp_path):
     path = str(tmp_path / "plan.json")
     code = ("import sys, memonger\n"
             "from memonger.graph.imported import parse_graph\n"
-            "from memonger.plan.footprint import Footprint\n"
+            "from memonger.plans.footprint import Footprint\n"
             "from memonger.solve import solve\n"
             "graph = parse_graph('4 3\\n10 1 1\\n10 1 1\\n1 2 0\\n1 2 0\\n0 1\\n1 2\\n2 3\\n')\n"
             "plan = solve(graph, 100, 'auto')\n"
@@ -84,7 +84,8 @@ def test_a_plan_of_no_mxnet_network_loads_nothing_of_that_frontend(tmp_path):
 
 def test_plan_is_the_function_whatever_was_imported_first():
     pytest.importorskip("memonger.mx.calls.calls")
-    code = ("from memonger.plan.plan import Plan\nimport memonger.plan.plan_file\nimport memonger\n"
+    code = ("from memonger.plans.plan import Plan\nimport memonger.plans.plan_file\n"
+            "import memonger\n"
             "print(callable(memonger.plan), memonger.Plan is Plan)")
     assert printed(code) == "True True"
 
@@ -110,7 +111,7 @@ def test_every_public_name_leads_somewhere(forked):
 #: Lazy tables of names: the package's public ones, planning methods, builders of networks, and what
 #: shows plans and checks their networks.
 LAZY = {"memonger/__init__.py", "memonger/solve/__init__.py", "memonger/zoo/nets/__init__.py",
-        "memonger/plan/above.py"}
+        "memonger/plans/above.py"}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PACKAGE)))

@@ -14,7 +14,7 @@ from typing import Dict, List, Optional, Tuple
 from memonger.graph.schedule import Schedule, Step
 from memonger.graph.types import Graph
 from memonger.memory.workspace import outside_pool_bytes
-from memonger.plan.plan import Plan, Status
+from memonger.plans.plan import Plan, Status
 from memonger.solve import Options, register
 from memonger.solve.result import build_plan, unplanned
 from memonger.solve.search.decisions import Decisions, SearchResult

@@ -9,7 +9,7 @@ from typing import Dict, Iterator, List, Set, Tuple
 
 from memonger.graph.schedule import Schedule
 from memonger.graph.types import Graph, Op
-from memonger.plan.validate import chosen_ops
+from memonger.plans.validate import chosen_ops
 
 
 def waits_of(graph: Graph, schedule: Schedule) -> List[Set[int]]:

@@ -12,8 +12,8 @@ from memonger.graph.schedule import Schedule
 from memonger.graph.types import Graph, Op
 from memonger.memory import arena
 from memonger.memory.storage import plan_storage
-from memonger.plan.plan import Plan
-from memonger.plan.validate import Problem, chosen_ops, structure
+from memonger.plans.plan import Plan
+from memonger.plans.validate import Problem, chosen_ops, structure
 
 from . import liveness
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from memonger.graph.schedule import Schedule
 from memonger.graph.types import Graph, Op
-from memonger.plan.validate import chosen_ops
+from memonger.plans.validate import chosen_ops
 
 #: A value: the step that makes it, and the tensor.
 Value = Tuple[int, int]

@@ -12,7 +12,7 @@ from footprints import pair
 
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Inplace, Op, Tensor
-from memonger.plan.plan import Plan, Status
+from memonger.plans.plan import Plan, Status
 
 FLOPS_PER_S, BYTES_PER_S = 10e12, 600e9
 

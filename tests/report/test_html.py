@@ -16,7 +16,7 @@ from report.graphs import lstm, plan_of, resnet
 
 from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import expand
-from memonger.plan.plan import UNIT_TIMES, Plan, Status
+from memonger.plans.plan import UNIT_TIMES, Plan, Status
 from memonger.report import html, page_data
 from memonger.report.charts.timeline import draw_timeline
 from memonger.report.diagram.dot import dot_text

@@ -18,7 +18,7 @@ from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import Step, expand
 from memonger.memory.storage import plan_storage
 from memonger.memory.workspace import outside_pool_bytes
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.solve import Options, methods, register, solve
 from memonger.solve.baselines.ogc import best_cuts
 from memonger.solve.result import build_plan, unplanned

@@ -7,7 +7,7 @@ import pytest
 from small_graphs import variant_graph
 
 from memonger.graph.schedule import expand
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.solve import Options
 from memonger.solve.board import Board
 from memonger.solve.fewer_variants import search_with_fewer

@@ -12,7 +12,7 @@ import pytest
 from forked import python
 from small_graphs import chain
 
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.solve import Options, solve
 from memonger.solve.mip import highs_runs
 from memonger.solve.mip.formulation import build

@@ -14,7 +14,7 @@ from small_graphs import chain, optimum, variant_graph
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Op, Tensor
 from memonger.memory.storage import plan_storage
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.solve import Options
 from memonger.solve.board import Board
 from memonger.solve.effort import Effort

@@ -8,7 +8,7 @@ from small_graphs import chain
 
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.solve import Options, solve
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs, highs_runs

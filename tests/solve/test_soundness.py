@@ -21,7 +21,7 @@ from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Graph, Inplace, Op, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.memory.workspace import outside_pool_bytes
-from memonger.plan.plan import Status
+from memonger.plans.plan import Status
 from memonger.solve import Options, solve
 from memonger.solve.board import Board
 from memonger.solve.effort import Effort

@@ -8,8 +8,8 @@ from training_nets import residual_network
 
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
-from memonger.plan.plan import Status
 from memonger.planning import planning
+from memonger.plans.plan import Status
 from memonger.solve import Options, effort, solve
 from memonger.solve import least_memory as frontier
 from memonger.solve import result as build

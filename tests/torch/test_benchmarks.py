@@ -13,10 +13,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.torch import count, gpu, measured, methods, nets, plans, published  # noqa: E402
-from memonger.torch.apply import split  # noqa: E402
-from memonger.torch.request import Request  # noqa: E402
-from memonger.torch.sizes import tensor_bytes, tensors  # noqa: E402
-from memonger.torch.tracing import traced  # noqa: E402
+from memonger.torch.calls.tracing import traced  # noqa: E402
+from memonger.torch.pytorch.sizes import tensor_bytes, tensors  # noqa: E402
+from memonger.torch.rewrite.apply import split  # noqa: E402
+from memonger.torch.step.request import Request  # noqa: E402
 
 
 @pytest.mark.parametrize("name", ["densenet121", "gpt2", "unet3d"])

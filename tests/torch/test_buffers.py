@@ -11,12 +11,13 @@ from torch_nets import Counter, same, trained
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, VerificationError
-from memonger.torch import eager, reading
-from memonger.torch.measure import loss_of
-from memonger.torch.request import Request
-from memonger.torch.tracing import traced
-from memonger.torch.verify import Others, compared
-from memonger.torch.written import Written
+from memonger.torch.calls.tracing import traced
+from memonger.torch.capture import reading
+from memonger.torch.capture.written import Written
+from memonger.torch.check.measure import loss_of
+from memonger.torch.check.verify import Others, compared
+from memonger.torch.rewrite import eager
+from memonger.torch.step.request import Request
 
 
 def layers(width=16, depth=2):

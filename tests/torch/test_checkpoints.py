@@ -16,8 +16,8 @@ from torch.utils.checkpoint import (
 from torch_nets import Counter, same, trained
 
 import memonger.torch as mt
-from memonger.torch import eager
-from memonger.torch.allocations import peak_bytes
+from memonger.torch.pytorch.allocations import peak_bytes
+from memonger.torch.rewrite import eager
 
 
 class Block(nn.Module):

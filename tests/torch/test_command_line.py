@@ -9,9 +9,9 @@ import torch
 
 import memonger.torch as mt
 from memonger.cli import main
-from memonger.plan.plan_file import load_plan
+from memonger.plans.plan_file import load_plan
 from memonger.report.html import command_line
-from memonger.torch import inductor
+from memonger.torch.step import inductor
 
 MODEL = '''
 import torch.nn as nn

@@ -15,8 +15,8 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import memonger.torch as mt
-from memonger.torch.module_step import bytes_before, gradient_bytes
-from memonger.torch.optimizer import optimizer_named
+from memonger.torch.pytorch.module_step import bytes_before, gradient_bytes
+from memonger.torch.pytorch.optimizer import optimizer_named
 
 #: Each takes a quarter of a minute.
 LIMIT_S = 180.0

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch_nets import same, trained
 
 import memonger.torch as mt
-from memonger.torch.request import Request
-from memonger.torch.tracing import traced
+from memonger.torch.calls.tracing import traced
+from memonger.torch.step.request import Request
 
 
 class Dropping(nn.Module):

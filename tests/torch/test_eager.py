@@ -8,7 +8,7 @@ from torch_nets import Attention, Convolutions, Counter, images, same, sentences
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, InputError, PlanMismatch
-from memonger.torch import eager
+from memonger.torch.rewrite import eager
 
 CASES = [(Convolutions, images, "80%"), (Attention, sentences, "85%")]
 

@@ -7,10 +7,11 @@ import torch
 from torch_nets import Attention, Convolutions, images, sentences
 
 import memonger.torch as mt
-from memonger.torch import fusion, private_ops
-from memonger.torch.layouts import arranged, is_arranged
-from memonger.torch.request import Request
-from memonger.torch.tracing import traced
+from memonger.torch.calls.tracing import traced
+from memonger.torch.capture import fusion
+from memonger.torch.capture.layouts import arranged, is_arranged
+from memonger.torch.pytorch import private_ops
+from memonger.torch.step.request import Request
 
 
 def read(module, inputs):

@@ -19,9 +19,9 @@ from torch_nets import (
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
-from memonger.plan.consistency import contradictions
-from memonger.torch import inductor
-from memonger.torch.request import Request
+from memonger.plans.consistency import contradictions
+from memonger.torch.step import inductor
+from memonger.torch.step.request import Request
 
 
 @pytest.mark.parametrize("net,inputs,budget", [

@@ -12,8 +12,8 @@ from torch_nets import same, sentences, trained
 
 import memonger.torch as mt
 from memonger.errors import InputError
-from memonger.torch import loss_layer
-from memonger.torch.allocations import peak_bytes
+from memonger.torch.pytorch import loss_layer
+from memonger.torch.pytorch.allocations import peak_bytes
 
 
 @pytest.fixture(autouse=True)

@@ -1,17 +1,12 @@
 """Eager mode keeps its budget by itself where operators allocate while they run."""
 from __future__ import annotations
 
-import importlib
-
 import pytest
 import torch
 import torch.nn as nn
 
 import memonger.torch as mt
-from memonger.torch import stored_profiles
-
-#: The room has a call of this name.
-profile = importlib.import_module("memonger.torch.profile")
+from memonger.torch.times import profile, stored_profiles
 
 
 class ConvNext(nn.Module):
@@ -102,9 +97,9 @@ def test_where_nothing_can_be_stored_it_is_measured_all_the_same(monkeypatch):
 
 
 def test_measuring_takes_no_more_than_the_step():
-    from memonger.torch.allocations import peak_bytes
-    from memonger.torch.request import Request
-    from memonger.torch.tracing import traced
+    from memonger.torch.calls.tracing import traced
+    from memonger.torch.pytorch.allocations import peak_bytes
+    from memonger.torch.step.request import Request
     module, x = net("resnet")
     joint = traced(module, (x,), Request(mode="eager", unplanned=True)).captured.joint
     found = {}

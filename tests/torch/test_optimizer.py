@@ -9,8 +9,8 @@ import torch
 from torch.optim import optimizer as optimizers
 
 import memonger.torch as mt
-from memonger.torch.allocations import peak_bytes
-from memonger.torch.optimizer import optimizer_named
+from memonger.torch.pytorch.allocations import peak_bytes
+from memonger.torch.pytorch.optimizer import optimizer_named
 from memonger.util.errors import InfeasibleBudget, InputError
 
 

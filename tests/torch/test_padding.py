@@ -7,8 +7,8 @@ import torch.fx as fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from memonger.torch.padding import is_padded_in_place, room_bytes
-from memonger.torch.reading import read
+from memonger.torch.capture.padding import is_padded_in_place, room_bytes
+from memonger.torch.capture.reading import read
 
 ROW, PADDED = 50257, 50260
 MODE = FakeTensorMode()

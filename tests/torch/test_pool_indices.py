@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch_nets import Counter, same, trained
 
 import memonger.torch as mt
-from memonger.torch import eager
-from memonger.torch.request import Request
-from memonger.torch.tracing import traced
+from memonger.torch.calls.tracing import traced
+from memonger.torch.rewrite import eager
+from memonger.torch.step.request import Request
 
 
 class Pooled(nn.Module):

@@ -11,8 +11,8 @@ from torch_nets import Attention, Convolutions, images, same, sentences
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, PlanMismatch, UnitError
-from memonger.torch.allocations import peak_bytes
-from memonger.torch.module_step import bytes_before
+from memonger.torch.pytorch.allocations import peak_bytes
+from memonger.torch.pytorch.module_step import bytes_before
 
 
 def layers(count=8, width=64):

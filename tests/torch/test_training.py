@@ -11,8 +11,8 @@ from torch_nets import Attention, Convolutions, images, same, sentences, trained
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, InputError
-from memonger.torch.allocations import peak_bytes
-from memonger.torch.module_step import bytes_before
+from memonger.torch.pytorch.allocations import peak_bytes
+from memonger.torch.pytorch.module_step import bytes_before
 
 
 def chain(layers=6, width=32):

@@ -12,7 +12,8 @@ from torch_nets import same, sentences, trained
 import memonger.torch as mt
 from memonger import load_plan
 from memonger.errors import InputError, VerificationError
-from memonger.torch import loss_layer, variants
+from memonger.torch.pytorch import loss_layer
+from memonger.torch.rewrite import loss_layers as variants
 
 WORDS = 60
 

@@ -13,7 +13,8 @@ from torch.utils.flop_counter import flop_registry
 
 import memonger.torch as mt
 from memonger.errors import InputError
-from memonger.torch import private_joint, versions
+from memonger.torch.calls import versions
+from memonger.torch.pytorch import private_joint
 from memonger.util.version import TORCH_VERSIONS
 
 ROOT = Path(__file__).resolve().parents[2]

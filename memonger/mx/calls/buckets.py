@@ -8,8 +8,8 @@ import os
 import threading
 from typing import Any, Callable, Dict, Hashable, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from ...plan.plan import Budget, Plan
-from ...plan.plan_file import load_plan
+from ...plans.plan import Budget, Plan
+from ...plans.plan_file import load_plan
 from ...util import argument_checks as check
 from ...util.errors import InputError, MemongerError
 from ...util.files import cache_folder

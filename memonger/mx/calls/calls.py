@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from ...graph.types import Graph
-from ...plan.plan import Budget, Plan
 from ...planning.estimate import Estimate
 from ...planning.graphs import estimate_graph, plan_of_graph, sweep_graph
 from ...planning.max_batch import search_batch
 from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
 from ...planning.sweeping import BUDGETS, sweep_requests
+from ...plans.plan import Budget, Plan
 from ...report.progress import Asked, callback_of, shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError
@@ -32,7 +32,7 @@ from .opening import open_network
 from .planned import apply_plan, measure, strip, verify
 
 if TYPE_CHECKING:
-    from ...plan.max_batch import MaxBatch
+    from ...plans.max_batch import MaxBatch
 
 __all__ = ["Estimate", "apply_plan", "estimate", "max_batch", "measure", "plan",
            "strip", "sweep", "verify"]
@@ -276,7 +276,7 @@ def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str =
 
     Returns
     -------
-    memonger.plan.max_batch.MaxBatch
+    memonger.plans.max_batch.MaxBatch
         ``unplanned``, ``planned`` (batch sizes, 0 when not even one sample fits) and ``plan``.
 
     Raises

@@ -13,8 +13,6 @@ from typing import Any, Dict, List, Mapping, Optional
 from ...graph.decisions import Consumer, decisions_of
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, expand
-from ...plan import unmet_requests
-from ...plan.plan import Budget, Plan, Status
 from ...planning.confirmed_plan import (
     ATTEMPTS,
     confirmed,
@@ -25,6 +23,8 @@ from ...planning.confirmed_plan import (
 )
 from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
+from ...plans import unmet_requests
+from ...plans.plan import Budget, Plan, Status
 from ...solve.result import build_plan
 from ...util import argument_checks as check
 from ...util.errors import InfeasibleBudget, InputError

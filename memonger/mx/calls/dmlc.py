@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Mapping, Optional
 
-from ...plan.plan import Budget
+from ...plans.plan import Budget
 from ...util import argument_checks as check
 from ..capture.binding import infer_arguments
 from ..capture.record import read

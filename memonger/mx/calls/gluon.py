@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Sequen
 
 import numpy as np
 
-from ...plan.plan import Budget, Plan
+from ...plans.plan import Budget, Plan
 from ...report.progress import shows_progress
 from ...util import argument_checks as check
 from ...util.errors import InputError, PluginError

@@ -6,7 +6,7 @@ import inspect
 import os
 from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ...util import argument_checks as check
 from ...util.errors import InputError
 from ...util.json_files import parse_json

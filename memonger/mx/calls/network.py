@@ -10,9 +10,9 @@ from ...graph.schedule import expand
 from ...graph.types import Graph
 from ...memory import arena
 from ...memory.storage import plan_storage
-from ...plan.footprint import Footprint
-from ...plan.plan import Plan
 from ...planning.estimate import Estimate
+from ...plans.footprint import Footprint
+from ...plans.plan import Plan
 from ...util.errors import PluginError
 from ...util.gc_pause import paused
 from ...util.units import format_bytes

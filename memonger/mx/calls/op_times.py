@@ -5,7 +5,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from ...plan.plan import NOT_OF_THIS_MACHINE
+from ...plans.plan import NOT_OF_THIS_MACHINE
 from ...util.errors import InputError
 from ..costs.models import DEVICES, CostModel, Roofline, roofline
 from ..memory.stated_gpu import StatedGpu

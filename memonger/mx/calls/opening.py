@@ -11,7 +11,7 @@ from ...graph.schedule import expand
 from ...graph.types import Graph
 from ...memory.storage import never_written_bytes, plan_storage
 from ...memory.workspace import objects_bytes
-from ...plan.footprint import Footprint
+from ...plans.footprint import Footprint
 from ...util.gc_pause import paused
 from ..capture.devices import counted
 from ..capture.record import Captured

@@ -1,7 +1,7 @@
-"""What plans of MXNet networks ask of this frontend; :mod:`memonger.plan.above` finds it."""
+"""What plans of MXNet networks ask of this frontend; :mod:`memonger.plans.above` finds it."""
 from __future__ import annotations
 
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ..rewrite.load import symbol_from_json as symbol
 from ..symbol.planned_symbol import planned_json
 from ..symbol.refused_variants import reasons

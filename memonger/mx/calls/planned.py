@@ -4,7 +4,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Tuple
 
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ...util import argument_checks as check
 from ...util.errors import InputError, PlanMismatch
 from ..plugin import loading as native

@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence,
 from ...graph.schedule import expand
 from ...graph.types import Graph
 from ...memory.storage import plan_storage
-from ...plan.footprint import Footprint
+from ...plans.footprint import Footprint
 from ...util.gc_pause import paused
 from ..capture.devices import counted
 from ..capture.record import Captured

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Dict, Optional
 
-from ...plan.plan import Budget
+from ...plans.plan import Budget
 from ...util.argument_checks import shown
 from ...util.errors import InputError, UnitError
 from ...util.units import refuse_bare_number

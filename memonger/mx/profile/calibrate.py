@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any, Dict, List, Optional
 
-from ...plan.plan import NOT_OF_THIS_MACHINE
+from ...plans.plan import NOT_OF_THIS_MACHINE
 from ...report.formatting import counted
 from ...util.errors import MemongerError
 from ...util.files import write_whole

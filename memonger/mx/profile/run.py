@@ -6,7 +6,7 @@ import statistics
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from ...plan.plan import Progress
+from ...plans.plan import Progress
 from ...report.formatting import counted
 from ...util.errors import InputError
 from ..capture.binding import GradReq, first_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ...util.gc_pause import paused
 from ..plugin.environment import mirrors_by_itself, mxnet
 from ..symbol.common_subexpressions import symbol_text, to_json

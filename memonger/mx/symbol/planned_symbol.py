@@ -20,7 +20,7 @@ from .common_subexpressions import first_of_same, merged_into, symbol_text
 from .swap import swap_json, unswap_json
 
 if TYPE_CHECKING:
-    from ...plan.plan import Plan
+    from ...plans.plan import Plan
 
 RECOMPUTE = "__memonger_recompute__"
 #: "arena": executors of the symbol have one piece of memory with their tensors at offsets.

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import List
 
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from .catalogue import kind
 from .swap import candidates, refusals
 

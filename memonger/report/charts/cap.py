@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, List
 
 from ...memory.timeline import Timeline
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ..facts import Facts
 from ..formatting import Units
 from .figures import axis_unit, new_figure, save_figure

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, List, Optional, Sequence, Tuple
 
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ...util.errors import RenderError
 from ..formatting import Units, counted, format_extra, format_percent, table
 from .figures import axis_unit, new_figure, save_figure

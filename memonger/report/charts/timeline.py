@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, Callable, List, Sequence, Tuple
 
 from ...memory.timeline import CATEGORIES, Timeline
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ..facts import Facts
 from ..formatting import Units, format_percent
 from .figures import axis_unit, label_beside, new_figure, save_figure

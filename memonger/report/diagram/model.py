@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...graph.schedule import Step
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ..facts import Facts, OpFacts
 from ..formatting import Units, counted, format_extra
 from .repeated_blocks import Repeat, find_repeats, name_pattern

@@ -7,7 +7,7 @@ import subprocess
 import warnings
 from typing import Any, List, Mapping, Tuple
 
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ...util.errors import InputError, RenderError
 from ...util.files import write_whole
 from ...util.messages import one_line

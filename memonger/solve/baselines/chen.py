@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Sequence
 
 from ...graph.schedule import Consumer, expand
 from ...graph.types import Graph
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ..options import Options
 from ..result import build_plan
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from ...graph.schedule import expand
 from ...graph.types import Graph
-from ...plan.plan import Plan
+from ...plans.plan import Plan
 from ..effort import Effort
 from ..options import Options
 from ..result import build_plan

@@ -34,7 +34,7 @@ from ...graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from ...graph.types import Graph
 from ...memory.storage import pool_bytes
 from ...memory.workspace import outside_pool_bytes
-from ...plan.plan import Plan, Progress, Status
+from ...plans.plan import Plan, Progress, Status
 from ..effort import Effort
 from ..options import Options
 from ..result import build_plan, total_bytes, unplanned

@@ -26,7 +26,7 @@ from ...graph.schedule import Schedule, expand_in_part
 from ...graph.types import Graph
 from ...graph.working_set import working_bytes
 from ...memory.workspace import outside_pool_bytes
-from ...plan.plan import Plan, Progress, Status
+from ...plans.plan import Plan, Progress, Status
 from ..effort import STEPS_PER_S, Effort, steps_per_s
 from ..options import USUAL_TIME_LIMIT_S, Options
 from ..result import build_plan, total_bytes

@@ -1,0 +1,1 @@
+"""The calls of :mod:`memonger.torch`, one file for each kind."""

@@ -1,0 +1,192 @@
+"""The calls that plan, and run no step of the module; :mod:`memonger.torch` lists all calls."""
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any, List, Mapping, Optional, Sequence, Union
+
+from ...planning.max_batch import search_batch
+from ...planning.sweeping import BUDGETS, sweep_requests
+from ...plans.max_batch import MaxBatch
+from ...plans.plan import Budget, Plan
+from ...report.progress import Asked, callback_of, part_of, shows_progress
+from ..pytorch.module_step import Inputs, with_batch
+from ..step.planning import make_plan
+from ..step.request import Request, requested, resolved
+from ..times import stored_profiles
+from ..times.profile import Profile, measure_ops
+from .tracing import traced
+
+
+@shows_progress
+def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "inductor",
+         costs: Any = "auto", variants: str = "exact", time_limit: float = 10.0,
+         max_clones: int = 0, optimizer: Any = None,
+         optimizer_params: Optional[Mapping[str, Any]] = None, name: str = "",
+         progress: Asked = None, method: str = "auto", keep: Sequence[str] = (),
+         recompute: Sequence[str] = (), overhead: Union[None, str, float] = None) -> Plan:
+    """Plan the training step of a module; nothing runs.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or function
+    inputs : tuple, dict or torch.Tensor
+        Arguments of one call; tensors may be on "meta".
+    budget : int, float or str, optional
+        Bytes, ``"8GB"``, ``"50%"`` of the unplanned total, or ``"auto"``: what the GPU has free,
+        less 5 %. Without one the plan takes the least memory.
+    mode : str
+        "inductor" or "eager": what runs the plan.
+    costs : str or Profile
+        Times of ops: "auto" (what :func:`profile` measured on the device, else estimates),
+        "cpu", "reference" (10 TFLOP/s and 600 GB/s), or what :func:`profile` gave.
+    variants : {"exact", "none", "all"}
+        "all" may run a language model's output layer and its cross-entropy in chunks of rows, as
+        :func:`linear_cross_entropy` does, where that meets the budget in less time (without a
+        budget: in fewer bytes); losses and gradients then differ in the last bits, and a note of
+        the plan says so.
+    time_limit : float
+        Most work for the search, in counted seconds.
+    max_clones : int
+        How often one op may run again; 0: as often as the mode allows.
+    optimizer, optimizer_params : optional
+        A name or class of ``torch.optim`` and its options, or an optimizer of the module's
+        parameters. What it holds then counts in the total, and its step is a moment of it.
+    name : str
+        What tables and pages call the network.
+    progress, method, overhead : optional
+        As for :func:`memonger.plan`.
+    keep, recompute : sequence of str
+        Ops of the traced graph (shell wildcards allowed) that must, or must not, stay in memory;
+        ``plan.decisions`` has their names.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InfeasibleBudget
+        If no plan fits; it carries the smallest total.
+    InputError, UnitError
+        If the input cannot be used.
+    """
+    request = requested(Request(
+        budget=resolved(budget, module, inputs), mode=mode, time_limit=time_limit, name=name,
+        variants=variants, max_clones=max_clones, progress=callback_of(progress), method=method,
+        keep=keep, recompute=recompute, overhead=overhead), costs,
+        optimizer, optimizer_params)
+    return traced(module, inputs, request).plan
+
+
+def estimate(module: Any, inputs: Inputs, mode: str = "inductor", optimizer: Any = None,
+             optimizer_params: Optional[Mapping[str, Any]] = None) -> Plan:
+    """Bytes of one unplanned training step: of the module as it is written.
+
+    Parameters
+    ----------
+    module, inputs, mode, optimizer, optimizer_params
+        As for :func:`plan`.
+
+    Returns
+    -------
+    Plan
+        ``total_bytes``, ``pool_bytes`` and ``fixed_bytes`` by category.
+    """
+    return traced(module, inputs, requested(Request(mode=mode, unplanned=True), "auto", optimizer,
+                                            optimizer_params)).plan
+
+
+@shows_progress
+def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
+          mode: str = "inductor", costs: Any = "auto", variants: str = "exact",
+          time_limit: float = 10.0, optimizer: Any = None,
+          optimizer_params: Optional[Mapping[str, Any]] = None, name: str = "",
+          progress: Asked = None, method: str = "auto", keep: Sequence[str] = (),
+          recompute: Sequence[str] = ()) -> List[Plan]:
+    """Plans for a list of budgets; those that no plan meets are left out.
+
+    Parameters
+    ----------
+    module, inputs
+        As for :func:`plan`, and so are all other parameters.
+    budgets : sequence of int, float or str
+    time_limit : float
+        Most work for all budgets together, in counted seconds.
+
+    Returns
+    -------
+    list of Plan
+        From the largest budget to the smallest.
+    """
+    request = requested(Request(
+        mode=mode, time_limit=time_limit, name=name, variants=variants, method=method, keep=keep,
+        recompute=recompute, progress=callback_of(progress)), costs, optimizer, optimizer_params)
+    unplanned = traced(module, inputs, replace(request, unplanned=True))
+
+    def plan_of(asked: Request) -> Plan:
+        # A budget decides which operators of a module are replaced.
+        return traced(module, inputs, asked).plan if variants == "all" else \
+            make_plan(unplanned.captured, asked)
+    return sweep_requests(request, budgets, unplanned.plan.total_bytes, plan_of)
+
+
+@shows_progress
+def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor",
+              costs: Any = "auto", variants: str = "exact", time_limit: float = 10.0,
+              limit: int = 65536,
+              progress: Asked = None) -> MaxBatch:
+    """The largest batch that fits a budget, unplanned and planned, by predicted bytes.
+
+    The first dimension of every input that equals the first input's first dimension is the batch.
+    The smallest plan that is found, which may add half the time of a step, says what fits.
+
+    Parameters
+    ----------
+    module, inputs, mode, costs, variants, progress
+        As for :func:`plan`.
+    time_limit : float
+        Most work for all candidates together: most of it for the smallest plan, which says what
+        fits, the rest for the plan of the largest batch.
+    budget : int or str
+        Bytes or "8GB"; no share, as each batch has another total.
+    limit : int
+        The largest batch to try.
+
+    Returns
+    -------
+    memonger.plans.max_batch.MaxBatch
+    """
+    request = requested(Request(budget=budget, mode=mode, variants=variants,
+                                time_limit=time_limit, progress=callback_of(progress)), costs)
+
+    started_s = time.perf_counter()
+
+    def total_bytes(batch: int) -> int:
+        asked = replace(request, budget=None, unplanned=True, progress=part_of(
+            request.progress, "batch %d" % batch, started_s))
+        return traced(module, with_batch(inputs, batch), asked).plan.total_bytes
+
+    return search_batch(
+        request, limit, total_bytes,
+        lambda asked, batch: traced(module, with_batch(inputs, batch), asked).plan)
+
+
+def profile(module: Any, inputs: Inputs, mode: str = "inductor") -> Profile:
+    """Measure the ops of a training step on its device.
+
+    Parameters
+    ----------
+    module, inputs, mode
+        As for :func:`plan`; the module must be on its device. Its parameters are not touched.
+
+    Returns
+    -------
+    Profile
+        For ``costs`` of the other calls. It is stored, too: ``costs="auto"`` takes what was
+        measured on this device where that knows all operators of a step.
+    """
+    found = Profile()
+    measure_ops(traced(module, inputs, Request(mode=mode, unplanned=True)).captured.joint, found)
+    stored_profiles.keep(found)
+    return found

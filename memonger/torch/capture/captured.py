@@ -1,0 +1,83 @@
+"""A training step as planning sees it, and the joint graph of forward and backward behind it."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Callable, Dict, List, Optional, Set
+
+import torch.fx as fx
+
+from ...graph.types import Graph, Tensor
+from ..pytorch import private_joint
+from .written import Written
+
+#: Categories of the tensors that exist before the step.
+PARAMETER, BUFFER, INPUT, TANGENT = "parameter", "aux", "input", "head_gradient"
+#: Ends the name of a tensor that is there only while its op runs.
+TEMPORARY = ":temporary"
+
+
+@dataclass
+class Captured:
+    """A training step as planning sees it, and the nodes that it was read from."""
+
+    graph: Graph
+    joint: fx.GraphModule
+    num_forward_outputs: int
+    #: Node of each op; None for the op that writes new values into buffers.
+    nodes: List[Optional[fx.Node]]
+    #: For each node the tensors that its value lies in; None for what is no tensor.
+    tensors_of: Dict[fx.Node, List[Optional[int]]]
+    #: Nodes that make no storage: they run again beside their readers.
+    views: Set[fx.Node]
+    #: For each op the nodes that are part of it and of others that read them, under Inductor.
+    parts: List[List[fx.Node]]
+    #: Inputs that forward writes into, and who reads them.
+    written: Written
+    #: Sizes are symbols: read with the hints of the example inputs.
+    dynamic: bool
+    device: str
+    #: Where times come from that were not measured, as ``Plan.costs`` says it.
+    costs: str
+    #: Bytes of each tensor, and of what each op takes while it runs, at the sizes in force.
+    sizes: List[Callable[[], int]]
+    temporaries: Dict[int, Callable[[], int]]
+    #: What the optimizer holds, where one is named.
+    optimizer_bytes: Optional[int] = None
+    #: Of gradients that exist before the step, which it adds to.
+    gradient_bytes: int = 0
+    ops_by_node: Dict[fx.Node, int] = field(init=False)
+    #: Of each op that the module's own checkpoints compute again, the number of the checkpoint.
+    checkpoints: Dict[int, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ops_by_node = {node: op for op, node in enumerate(self.nodes) if node is not None}
+        numbers = {op: private_joint.checkpoint_of(node) for node, op in self.ops_by_node.items()}
+        self.checkpoints = {op: number for op, number in numbers.items() if number is not None}
+
+    def graph_now(self) -> Graph:
+        """The graph at the sizes in force; see :func:`..pytorch.sizes.in_force`."""
+        tensors = [replace(tensor, size_bytes=bytes_now())
+                   for tensor, bytes_now in zip(self.graph.tensors, self.sizes)]
+        tensors += self.graph.tensors[len(tensors):]  # of the optimizer
+        ops = list(self.graph.ops)
+        for op, bytes_now in self.temporaries.items():
+            outputs = ops[op].outputs
+            if bytes_now() and not any(tensors[t].name.endswith(TEMPORARY) for t in outputs):
+                tensors.append(Tensor(ops[op].name + TEMPORARY, bytes_now(), op, "activation"))
+                ops[op] = replace(ops[op], outputs=(*outputs, len(tensors) - 1))
+        return replace(self.graph, tensors=tuple(tensors), ops=tuple(ops))
+
+    @property
+    def outside_bytes(self) -> Dict[str, int]:
+        """Bytes that exist all the time, by category of ``Plan.fixed_bytes``."""
+        names = {PARAMETER: "parameters", BUFFER: "aux", INPUT: "inputs",
+                 TANGENT: "head_gradients"}
+        sizes = dict.fromkeys(names.values(), 0)
+        for tensor, bytes_now in zip(self.graph.tensors, self.sizes):
+            if tensor.producer < 0:
+                sizes[names[tensor.category]] += bytes_now()
+        if self.optimizer_bytes is not None:
+            sizes["optimizer"] = self.optimizer_bytes
+        if self.gradient_bytes:
+            sizes["gradients"] = self.gradient_bytes
+        return sizes

@@ -1,0 +1,75 @@
+"""Seconds of the nodes of a joint graph: estimates, or what :mod:`..times.profile` measured."""
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+import torch
+import torch.fx as fx
+
+from ..pytorch import loss_layer, private_ops
+from ..pytorch.sizes import hint, tensor_bytes, tensors
+from .layouts import has_channels_last, strides_of
+
+
+class Roofline(NamedTuple):
+    """A device by its two speeds."""
+
+    flops_per_s: float
+    bytes_per_s: float
+
+
+#: Estimates where nothing was measured: of a core of a CPU, and of the device that published tables
+#: are for.
+ROOFLINES = {"cpu": Roofline(50e9, 10e9), "reference": Roofline(10e12, 600e9)}
+#: Share of their bandwidth time that fusible ops take under Inductor, for they become part of a
+#: neighbour's kernel: what they read and write mostly stays in registers.
+FUSED_SHARE = 0.1
+
+
+def estimated_s(node: fx.Node, roofline: Roofline) -> float:
+    """Seconds of one node by its arithmetic and by what it reads and writes."""
+    values = private_ops.pytree.tree_map(
+        lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a, (node.args, node.kwargs))
+    moved = tensors(values) + tensors(node.meta.get("val"))
+    count = hint(private_ops.flops(node, values)) \
+        or hint(loss_layer.flops(node.target, values[0])) \
+        or max((hint(t.numel()) for t in moved), default=0)
+    moved_bytes = sum(map(tensor_bytes, moved)) + \
+        hint(loss_layer.score_bytes(node.target, values[0]))
+    return count / roofline.flops_per_s + moved_bytes / roofline.bytes_per_s
+
+
+def signature(node: fx.Node) -> str:
+    """What decides a node's time: operator, sizes, layouts, types and numbers."""
+    channels_last = has_channels_last(node)
+
+    def words(value: Any) -> str:
+        if isinstance(value, fx.Node):
+            value = value.meta.get("val")
+        if isinstance(value, torch.SymInt):
+            value = hint(value)
+        if isinstance(value, (list, tuple)):
+            return "(%s)" % ",".join(map(words, value))
+        if isinstance(value, torch.Tensor):
+            return "%s%s%s" % (str(value.dtype)[6:], [hint(n) for n in value.shape],
+                               strides_of(value, channels_last))
+        return str(value)
+    return "%s%s%s" % (node.target, words(node.args),
+                       ["%s=%s" % (k, words(v)) for k, v in sorted(node.kwargs.items())])
+
+
+def op_times_s(nodes: List[Optional[fx.Node]], roofline: Roofline, fused: bool,
+               measured_s: Mapping[str, float]) -> List[float]:
+    """Seconds of each node; 0 for None. ``measured_s`` goes by :func:`signature`."""
+    known: Dict[str, float] = {}
+    times = []
+    for node in nodes:
+        if node is None:
+            times.append(0.0)
+            continue
+        key = signature(node)
+        if key not in known:
+            known[key] = measured_s[key] if key in measured_s else \
+                estimated_s(node, roofline)
+        times.append(known[key] * (FUSED_SHARE if fused and private_ops.is_fusible(node) else 1.0))
+    return times

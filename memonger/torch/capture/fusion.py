@@ -1,0 +1,179 @@
+"""Which values Inductor never puts into memory.
+
+Inductor makes one kernel of fusible ops that read each other: pointwise ones and reductions. A
+value stays in registers where all who read it are part of its kernel. Taken for one kernel here:
+fusible ops of one half of the step with as many matrix products, convolutions and other kernels of
+libraries before them, counted along the longest path, as there is then none between them.
+
+A pointwise value is computed in each kernel that reads it where that is one reader, or where it is
+made of few buffers; they are then held until the last of these kernels runs.
+A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
+numbers are drawn row by row, so beside convolutions whose channels come last they are written.
+"""
+from __future__ import annotations
+
+from typing import Any, Dict, FrozenSet, List, Sequence, Set
+
+import torch
+import torch.fx as fx
+
+from ..pytorch import private_ops
+from ..pytorch.sizes import tensors
+from .layouts import out_of_order
+from .padding import room_bytes
+
+#: What Inductor computes once on a CPU, however little it reads.
+_COSTLY_ON_CPU = {"aten." + name for name in (
+    "exp", "log", "log10", "log1p", "log2", "sigmoid", "tanh")}
+#: What is smaller by this factor than what it is made of or for is kept, as PyTorch does.
+_SMALL = 4
+
+
+def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
+                 written: Set[fx.Node]) -> Set[fx.Node]:
+    """The nodes of a joint graph, in order, whose values no kernel writes.
+
+    ``views``: the nodes that only rename memory. ``late``: the nodes of backward.
+    ``written``: inputs that forward writes into, so that backward makes no value of them.
+    Linear in the number of edges where values are made of few buffers.
+    """
+    sums = sums_with_products(nodes)
+    fusible = {n for n in nodes if n.op == "call_function" and n not in views and n not in sums
+               and private_ops.is_fusible(n) and isinstance(n.meta.get("val"), torch.Tensor)}
+    stage: Dict[fx.Node, int] = {}
+    for node in nodes:
+        library = node.op == "call_function" and node not in fusible and node not in views
+        stage[node] = max((stage[i] for i in node.all_input_nodes), default=0) + library
+    readers = _readers(nodes, views)
+    fusible_again = fusible - out_of_order(nodes)
+    sources = _computed_again(nodes, views, late, fusible_again, readers)
+
+    def in_one_kernel(node: fx.Node) -> bool:
+        return all((r in late) == (node in late) and (node in sources or stage[r] == stage[node])
+                   for r in readers[node])
+
+    unwritten = {n for n in fusible_again
+                 if readers[n] and all(r in fusible for r in readers[n])
+                 and (in_one_kernel(n) or _backward_makes_it(n, sources, late, written))}
+    return unwritten | {product for total, product in sums.items()
+                        if (total in late) == (product in late)}
+
+
+def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, List[fx.Node]]:
+    """For each node who reads its value, also by views of it; twice where there are two views."""
+    readers: Dict[fx.Node, List[fx.Node]] = {}
+    for node in reversed(nodes):
+        found: List[fx.Node] = []
+        for user in node.users:
+            found += readers[user] if user.op == "call_function" and user in views else [user]
+        readers[node] = found
+    return readers
+
+
+def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
+                    fusible: Set[fx.Node], readers: Dict[fx.Node, List[fx.Node]]
+                    ) -> Dict[fx.Node, FrozenSet[fx.Node]]:
+    """The values that each of their readers computes for itself, with the buffers they are of."""
+    most = private_ops.most_buffers_computed_again()
+    sources: Dict[fx.Node, FrozenSet[fx.Node]] = {}
+    behind: Dict[fx.Node, FrozenSet[fx.Node]] = {}
+    costly: Set[fx.Node] = set()
+    for node in nodes:
+        made_of = frozenset().union(*(behind[i] for i in node.all_input_nodes))
+        if node in views:
+            behind[node] = made_of
+            continue
+        if _is_costly(node) or any(i in costly for i in node.all_input_nodes):
+            costly.add(node)
+        in_backward = sum(r in late for r in readers[node])
+        alone = max(in_backward, len(readers[node]) - in_backward) <= 1  # in each half
+        few = alone or len(made_of) <= most and node not in costly
+        simple = private_ops.is_pointwise(node) or not node.all_input_nodes  # a constant
+        if node in fusible and simple and few and all(r in fusible for r in readers[node]):
+            sources[node] = behind[node] = made_of
+        else:
+            behind[node] = frozenset([node])
+            costly.discard(node)
+    return sources
+
+
+def _is_costly(node: fx.Node) -> bool:
+    return str(getattr(node.target, "overloadpacket", "")) in _COSTLY_ON_CPU and \
+        node.meta["val"].device.type == "cpu"
+
+
+def _backward_makes_it(node: fx.Node, sources: Dict[fx.Node, FrozenSet[fx.Node]],
+                       late: Set[fx.Node], written: Set[fx.Node]) -> bool:
+    """Whether a forward value is never kept for backward: it is a constant, or made of one buffer
+    of its size, beside small ones, and PyTorch rather keeps that.
+    """
+    if node not in sources or node in late or not written.isdisjoint(sources[node]):
+        return False
+    made_bytes = _bytes_of(node)
+    large = [size for size in map(_bytes_of, sources[node]) if _SMALL * size >= made_bytes]
+    return not sources[node] or large == [made_bytes]
+
+
+def reduces(node: fx.Node) -> bool:
+    """Whether the node sums up, or the like, and is part of a kernel.
+
+    Each kernel sums in an order of its own, so that it gives other last bits when it runs again as
+    part of another one.
+    """
+    read = sum(map(_bytes_of, node.all_input_nodes))
+    return private_ops.is_fusible(node) and not private_ops.is_pointwise(node) and \
+        _SMALL * _bytes_of(node) < read
+
+
+def is_mask(node: fx.Node) -> bool:
+    """Whether a node makes a value that is much smaller than what it is made of, point by point."""
+    largest = max(map(_bytes_of, node.all_input_nodes), default=0)
+    return private_ops.is_fusible(node) and private_ops.is_pointwise(node) \
+        and _SMALL * _bytes_of(node) <= largest
+
+
+def is_small_beside(part: fx.Node, node: fx.Node) -> bool:
+    """Whether a node's part is kept when the node runs again.
+
+    In another kernel a logarithm may give other last bits, as a sum does.
+    """
+    return reduces(part) or _SMALL * _bytes_of(part) < _bytes_of(node)
+
+
+def _bytes_of(node: fx.Node) -> int:
+    return sum(map(room_bytes, tensors(node.meta.get("val"))))
+
+
+def sums_with_products(nodes: Sequence[fx.Node]) -> Dict[fx.Node, fx.Node]:
+    """Sums that Inductor computes together with one of their operands, a matrix product.
+
+    The gradient of a weight that two operators use is such a sum: what the first product reads
+    lives until the second is there.
+    """
+    found: Dict[fx.Node, fx.Node] = {}
+    for node in nodes:
+        if node.target is not torch.ops.aten.add.Tensor or node.kwargs or _stays_apart(node):
+            continue
+        for product, other in (node.args, node.args[::-1]):
+            if _is_product_for(node, product) and _fits(other, product):
+                found[node] = product
+                break
+    return found
+
+
+def _is_product_for(total: fx.Node, operand: Any) -> bool:
+    return isinstance(operand, fx.Node) and operand.target is torch.ops.aten.mm.default \
+        and list(operand.users) == [total]
+
+
+def _fits(other: Any, product: Any) -> bool:
+    """Whether the other operand can be what the product is added to."""
+    theirs = other.meta.get("val") if isinstance(other, fx.Node) else None
+    mine = product.meta["val"]
+    return isinstance(theirs, torch.Tensor) and theirs.dtype == mine.dtype and all(
+        n in (1, m) for n, m in zip(reversed(theirs.shape), reversed(mine.shape)))
+
+
+def _stays_apart(total: fx.Node) -> bool:
+    """On a GPU a sum that only pointwise operators read is part of their kernel instead."""
+    return total.meta["val"].device.type != "cpu" and all(map(private_ops.is_fusible, total.users))

@@ -1,0 +1,65 @@
+"""Inductor's layouts: where it sees fit, convolutions work on tensors with channels last.
+
+Parameters and inputs of a step are then copied, once, and the copies live until backward has read
+them.
+"""
+from __future__ import annotations
+
+from typing import Any, List, Sequence, Set
+
+import torch
+import torch.fx as fx
+
+from ..pytorch import private_ops
+from ..pytorch.sizes import hint
+
+_CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+_MARK = "memonger_channels_last"
+
+
+def mark_layouts(joint: fx.GraphModule) -> None:
+    """Note at each convolution of a joint graph whether Inductor arranges its operands."""
+    if private_ops.arranges_convolutions(joint):
+        for node in joint.graph.nodes:
+            if node.target in _CONVOLUTIONS:
+                node.meta[_MARK] = True
+
+
+def has_channels_last(node: fx.Node) -> bool:
+    """Whether the node works on operands with channels last."""
+    return _MARK in node.meta
+
+
+def out_of_order(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+    """Random numbers that kernels with channels last read in another order than they are drawn."""
+    if not any(map(has_channels_last, nodes)):
+        return set()
+    return {node for node in nodes
+            if private_ops.is_random(node) and node.meta["val"].dim() in _FORMATS}
+
+
+def arranged(value: Any) -> Any:
+    """The value with channels last, where it is a tensor that has channels; else as it is."""
+    return value if is_arranged(value) else value.contiguous(memory_format=_FORMATS[value.dim()])
+
+
+def is_arranged(value: Any) -> bool:
+    """Whether the value needs no copy to have its channels last."""
+    return not isinstance(value, torch.Tensor) or \
+        strides_of(value, True) == strides_of(value, False)
+
+
+def strides_of(value: torch.Tensor, channels_last: bool) -> List[int]:
+    """The strides of a tensor, or of its copy with channels last; of dynamic sizes by their hints.
+
+    PyTorch's own question would make the answer a condition of the compiled code.
+    """
+    shape, strides = ([hint(n) for n in numbers] for numbers in (value.shape, value.stride()))
+    if not channels_last or value.dim() not in _FORMATS:
+        return strides
+    wanted, step = list(strides), 1
+    for dim in (1, *range(value.dim() - 1, 1, -1), 0):
+        wanted[dim], step = step, step * shape[dim]
+    same = all(n == 1 or one == other for n, one, other in zip(shape, strides, wanted))
+    return strides if same else wanted

@@ -1,0 +1,67 @@
+"""Facts about ATen operators that planning needs: which ones may run again, and how.
+
+Random numbers are drawn once, and what writes into its inputs writes once.
+"""
+from __future__ import annotations
+
+from typing import Sequence
+
+import torch
+import torch.fx as fx
+
+from ..pytorch import private_ops
+
+_BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
+#: The same normalization by the batch's own statistics, for runs after the first.
+_BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
+
+
+def repeat_reason(node: fx.Node) -> str:
+    """Why a forward node must not run again; "" where it may."""
+    target = node.target
+    if not private_ops.is_operator(target):
+        return "no ATen operator"
+    if private_ops.writes(target):
+        return "writes into its input"
+    seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
+    if draws(node) and not seeded:
+        return "draws random numbers"
+    if target.namespace not in ("aten", "prims", "memonger"):
+        return "a custom operator, which may have effects"
+    if private_ops.depends_on_values(node):
+        return "its size depends on values"
+    return ""
+
+
+def draws(node: fx.Node) -> bool:
+    """Whether a node's value depends on random numbers that are drawn for it."""
+    return private_ops.is_operator(node.target) and torch.Tag.nondeterministic_seeded in \
+        node.target.tags and not _drops_nothing(node)
+
+
+def _drops_nothing(node: fx.Node) -> bool:
+    """Attention names a generator for its dropout even where it drops nothing."""
+    return "scaled_dot_product" in str(node.target) and not private_ops.named_arguments(node).get(
+        "dropout_p", 0.0)
+
+
+def first_results(node: fx.Node) -> Sequence[int]:
+    """Results that only the first run has: the new running statistics of BatchNorm."""
+    return (3, 4) if _moves_statistics(node) else ()
+
+
+def first_operands(node: fx.Node) -> Sequence[fx.Node]:
+    """Inputs that only the first run reads: the running statistics of BatchNorm."""
+    return node.args[3:5] if _moves_statistics(node) else ()
+
+
+def run_again(made: fx.Node) -> None:
+    """Make of a node one that runs after the first."""
+    if _moves_statistics(made):
+        data, weight, bias, _, _, training, momentum, epsilon = made.args
+        made.target = _BATCH_NORM_AGAIN
+        made.args = (data, weight, bias, training, momentum, epsilon)
+
+
+def _moves_statistics(node: fx.Node) -> bool:
+    return node.target is _BATCH_NORM and bool(private_ops.named_arguments(node)["training"])

@@ -1,0 +1,1 @@
+"""What a planned step takes and computes, measured beside the unplanned one."""

@@ -1,0 +1,1 @@
+"""What PyTorch is asked beneath its public calls, and what its tensors and modules hold."""

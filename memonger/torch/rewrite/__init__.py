@@ -1,0 +1,1 @@
+"""From a plan back to graphs that PyTorch runs."""

@@ -1,0 +1,207 @@
+"""From a schedule back to PyTorch: forward and backward graphs that run its steps."""
+from __future__ import annotations
+
+import operator
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+
+import torch.fx as fx
+
+from ...graph.schedule import Schedule, expand
+from ..capture.captured import Captured
+from ..capture.fusion import is_small_beside
+from ..capture.operators import run_again
+from ..capture.written import copy_of, with_copies
+from ..pytorch import private_joint, private_ops
+
+
+def split(captured: Captured, schedule: Schedule) -> private_joint.Modules:
+    """Forward and backward that run exactly these steps, in this order.
+
+    Views run beside their readers, symbolic sizes are computed once. Not for sizes that depend on
+    values; see :func:`tagged`.
+    """
+    return _Writer(captured, schedule).write()
+
+
+def tagged(captured: Captured, schedule: Optional[Schedule], inputs: Sequence[Any], fused: bool,
+           **kwargs: Any) -> private_joint.Modules:
+    """PyTorch's own split with the ops that run again marked: at most one clone of each.
+
+    ``schedule``: None for what PyTorch does unplanned, and the module's own checkpoints.
+    ``fused``: Inductor's split, which also decides about all that the schedule keeps.
+    """
+    divide = private_joint.min_cut if fused else private_joint.default_partition
+    forward, backward = divide(
+        captured.joint, inputs, None if schedule is None else _run_again(captured, schedule),
+        num_fwd_outputs=captured.num_forward_outputs, **kwargs)
+    with_copies(forward, captured.num_forward_outputs)
+    return forward, backward
+
+
+def _run_again(captured: Captured, schedule: Schedule) -> List[fx.Node]:
+    """The nodes of the ops that run again, and the views of their results."""
+    again = set(schedule.recomputed())
+    graph = captured.graph
+    nodes = [part for op in sorted(again) for part in captured.parts[op]
+             if not is_small_beside(part, captured.nodes[op])]
+    nodes += captured.written.views_read_late
+    for node in captured.joint.graph.nodes:
+        held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
+        if captured.ops_by_node.get(node) in again or node in captured.views and any(
+                graph.tensors[t].producer in again for t in held):
+            nodes.append(node)
+    return nodes
+
+
+def kept_whole(joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
+               **kwargs: Any) -> private_joint.Modules:
+    """Forward that keeps all that backward reads, and begins with copies of what it writes into.
+
+    It shares nothing with plans, to compare them with.
+    """
+    for node in private_joint.written_inputs(joint):
+        with joint.graph.inserting_before(next(
+                n for n in joint.graph.nodes if n.op != "placeholder")):
+            copied = copy_of(node)
+        private_joint.place(copied, False)
+        for reader in [n for n in node.users if n is not copied and n.op != "output"
+                       and node not in private_ops.written_arguments(n)]:
+            reader.replace_input_with(node, copied)
+    return private_joint.default_partition(joint, inputs, (), num_fwd_outputs=num_forward_outputs,
+                                     **kwargs)
+
+
+def usual_schedule(captured: Captured, fused: bool) -> Schedule:
+    """What runs again without a plan: what the module's own checkpoints and, under Inductor,
+    PyTorch's partitioner compute again. Random numbers are drawn once, and kept.
+    """
+    graph = captured.graph
+    if not fused and not captured.checkpoints:
+        return expand(graph, {})
+    divide = private_joint.min_cut if fused else private_joint.default_partition
+    with private_joint.undrawn():
+        _, backward = divide(private_joint.copied(captured.joint), (), None,
+                             num_fwd_outputs=captured.num_forward_outputs)
+    names = {node.name for node in backward.graph.nodes if node.op == "call_function"}
+    return expand(graph, {op: {} for op, node in enumerate(captured.nodes) if node is not None
+                          and node.name in names and graph.ops[op].recomputable})
+
+
+class _Writer:
+    """Writes one schedule as a new joint graph, and cuts that in two."""
+
+    def __init__(self, captured: Captured, schedule: Schedule):
+        self.captured, self.schedule = captured, schedule
+        self.graph = captured.graph
+        self.new = fx.Graph()
+        self.inputs: Dict[fx.Node, fx.Node] = {}
+        #: Copies of inputs that the step writes into, for backward.
+        self.copies: Dict[fx.Node, fx.Node] = {}
+        #: New node of each step, and of views by what they are made from.
+        self.of_step: List[Any] = []
+        self.view_copies: Dict[Tuple[Any, ...], fx.Node] = {}
+        self.first: Dict[int, int] = {}
+        for index, step in enumerate(schedule.steps):
+            self.first.setdefault(step.op, index)
+
+    def write(self) -> private_joint.Modules:
+        joint = self.captured.joint
+        for node in joint.graph.nodes:
+            if node.op in ("placeholder", "get_attr"):
+                self.inputs[node] = self.new.node_copy(node)
+        steps = self.schedule.steps
+        backward = next((i for i, s in enumerate(steps) if self.graph.ops[s.op].is_backward
+                         or i != self.first[s.op]), len(steps))
+        for index in range(len(steps)):
+            self._step(index, index >= backward)
+        self._output(joint.graph.output_node())
+        self.new.lint()
+        module = fx.GraphModule(joint, self.new)
+        saved = self._saved()
+        module.recompile()
+        return private_joint.extract(module, saved, self.captured.num_forward_outputs)
+
+    def _step(self, index: int, in_backward: bool) -> None:
+        step = self.schedule.steps[index]
+        op, node = self.graph.ops[step.op], self.captured.nodes[step.op]
+        if node is None:
+            self.of_step.append(None)
+            return
+        sources = {t: s for t, s in zip(op.inputs, step.sources) if s >= 0}
+        made = self.new.node_copy(node, lambda a: self._value(a, sources, in_backward))
+        if index != self.first[step.op]:
+            run_again(made)
+        private_joint.place(made, in_backward)
+        self.of_step.append(made)
+
+    def _value(self, node: fx.Node, sources: Dict[int, int], in_backward: bool,
+               wanted: Sequence[int] = ()) -> fx.Node:
+        """The new node of ``node`` where tensors come from the steps ``sources``."""
+        if node in self.inputs:
+            return self._input(node, in_backward)
+        op = self.captured.ops_by_node.get(node)
+        if op is not None:
+            outputs = [t for t in wanted or self.graph.ops[op].outputs if t in sources]
+            return self.of_step[sources[outputs[0]] if outputs else self.first[op]]
+        if private_joint.is_symbolic(node):  # a size is computed once, where it is known first
+            sources, in_backward = {}, in_backward and private_joint.is_backward(node)
+        held = [t for t in self.captured.tensors_of[node] if t is not None]
+        key = (node, tuple(sources.get(t, -1) for t in held), in_backward)
+        if key not in self.view_copies:
+            made = self.new.node_copy(
+                node, lambda a: self._value(a, sources, in_backward, held))
+            private_joint.place(made, in_backward)
+            self.view_copies[key] = made
+        return self.view_copies[key]
+
+    def _input(self, node: fx.Node, in_backward: bool) -> fx.Node:
+        """An input as it is before the step: in backward a copy, where forward writes into it."""
+        if not in_backward or node not in self.captured.written.inputs:
+            return self.inputs[node]
+        if node not in self.copies:
+            self.copies[node] = copy_of(self.inputs[node])
+            private_joint.place(self.copies[node], False)
+        return self.copies[node]
+
+    def _output(self, output: fx.Node) -> None:
+        final = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)
+                 if item.producer >= 0 and item.producer in self.first}
+        count = self.captured.num_forward_outputs
+        made = self.new.output(tuple(
+            self._value(value, final, position >= count) if isinstance(value, fx.Node) else value
+            for position, value in enumerate(output.args[0])))
+        made.meta = dict(output.meta)
+
+    def _saved(self) -> List[fx.Node]:
+        """What backward reads of forward; of tuples the elements that it reads."""
+        forward = {n for n in self.new.nodes if n.op in ("placeholder", "get_attr")
+                   and not (n.op == "placeholder" and private_joint.is_tangent(n))
+                   or n.meta.get("partitioner_tag") == "must_be_in_forward"}
+        saved: Dict[fx.Node, None] = {}
+        for node in [n for n in self.new.nodes if n in forward]:
+            late = [u for u in node.users if u not in forward and u.op != "output"]
+            if not isinstance(node.meta.get("val"), (tuple, list)):
+                if late:
+                    saved[node] = None
+                continue
+            for user in late:
+                if user.target is operator.getitem:
+                    saved[self._element(node, user, forward)] = None
+        count = self.captured.num_forward_outputs
+        for value in self.new.output_node().args[0][count:]:
+            if isinstance(value, fx.Node) and value in forward:
+                saved[value] = None
+        return list(saved)
+
+    def _element(self, node: fx.Node, user: fx.Node, forward: Set[fx.Node]) -> fx.Node:
+        """The element of a tuple that ``user`` takes in backward, taken in forward instead."""
+        twin = next((u for u in node.users if u in forward and u.target is operator.getitem
+                     and u.args[1] == user.args[1]), None)
+        if twin is None:
+            with self.new.inserting_after(node):
+                twin = self.new.node_copy(user, lambda a: a)
+            private_joint.place(twin, False)
+            forward.add(twin)
+        user.replace_all_uses_with(twin)
+        self.new.erase_node(user)
+        return twin

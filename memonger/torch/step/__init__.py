@@ -1,0 +1,1 @@
+"""One compiled module: its graphs, their plans, and the code that keeps the budget."""

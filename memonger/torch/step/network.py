@@ -1,0 +1,190 @@
+"""A step that PyTorch traced, as planning asks for it."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Dict, Optional, Tuple
+
+import torch
+
+from ...graph.schedule import Schedule, expand
+from ...graph.types import Graph
+from ...memory.storage import plan_storage
+from ...planning.requests import pins
+from ...plans.footprint import Footprint
+from ...plans.plan import Plan, Status
+from ...util.messages import listed
+from ..capture.captured import Captured
+from ..capture.costs import signature
+from ..pytorch import private, private_ops
+from ..pytorch.sizes import open_sizes
+from ..rewrite.apply import usual_schedule
+from ..times.profile import takes_time
+from .request import Request
+
+#: A note of plans for eager kernels without a profile.
+UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
+              "without a profile: costs=memonger.torch.profile(module, inputs)")
+#: A note of plans of a module that is not in training mode.
+_IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running "
+            "statistics; to plan a step of training call module.train() first")
+#: A note of plans with :mod:`..rewrite.loss_layers`.
+_IN_CHUNKS = ("the output layer and its cross-entropy run in chunks of rows, as in "
+              "memonger.torch.linear_cross_entropy: results differ from PyTorch's in the last bits")
+#: A note of plans that are made in a call of a DistributedDataParallel.
+_BUCKETS = ("DistributedDataParallel's buckets for gradients, as many bytes as these, are not "
+            "counted: leave that much room beside the budget")
+#: Notes on ops whose results' sizes depend on values.
+_AT_MOST = "sizes that depend on values count with the most that they can be: %s"
+_NOT_COUNTED = "not counted, as nobody knows how large they can be: %s"
+
+
+@dataclass(frozen=True)
+class TracedNetwork:
+    """A :class:`memonger.planning.network.Network` of PyTorch."""
+
+    captured: Captured
+    request: Request
+    #: The most for what the step allocates, below what a budget leaves; 0: none.
+    most_bytes: int = 0
+    #: The unplanned step, where the graph is that network with other operators.
+    original: Optional[Plan] = None
+
+    storage = "live"
+    backend = "plugin"
+    elsewhere = ()
+    is_foreseen = True
+
+    @property
+    def graph(self) -> Graph:
+        """The joint graph of forward and backward."""
+        return self.captured.graph
+
+    @cached_property
+    def outside_bytes(self) -> Dict[str, int]:
+        """What exists before the step, and the optimizer's state."""
+        return self.captured.outside_bytes
+
+    @cached_property
+    def usual(self) -> Schedule:
+        """What runs without a plan: the module as it is written. Inductor computes some values
+        again anyway.
+        """
+        return usual_schedule(self.captured, self.request.mode == "inductor")
+
+    def pool_bytes(self, schedule: Schedule) -> int:
+        """What the step allocates by a schedule."""
+        return plan_storage(self.graph, schedule, "live").pool_bytes
+
+    @cached_property
+    def as_usual(self) -> Footprint:
+        """The step of this graph without a plan."""
+        return Footprint(self.pool_bytes(self.usual), self.outside_bytes)
+
+    @cached_property
+    def unplanned(self) -> Footprint:
+        """The network's step without a plan; a plan's file predicts one that keeps everything."""
+        pool_bytes = self.original.baseline_pool_bytes if self.original else \
+            self.as_usual.pool_bytes
+        kept = self.pool_bytes(expand(self.graph, {}))
+        return Footprint(pool_bytes, self.outside_bytes, kept if kept != pool_bytes else None)
+
+    @property
+    def costs(self) -> str:
+        """Where op times come from."""
+        return self.request.costs if self.request.measured_s else self.captured.costs
+
+    @property
+    def record(self) -> Dict[str, Any]:
+        """Mode, version and a named optimizer, for the plan's file."""
+        named = self.request.optimizer
+        return {"mode": self.request.mode, "torch": torch.__version__,
+                "variants": self.request.variants,
+                **({"optimizer": named.name.lower(), "optimizer_params": {
+                    name: value * 1 for name, value in named.options.items()
+                    if isinstance(value, (int, float))}}
+                   if named is not None and named.options is not None else {})}
+
+    def method(self, asked: str) -> str:
+        """Any."""
+        return asked
+
+    def named(self, name: str) -> TracedNetwork:
+        """As it was read; the name is given there."""
+        return self
+
+    def offering(self, variants: str) -> TracedNetwork:
+        """Itself: :mod:`..rewrite.loss_layers` are another graph."""
+        return self
+
+    def as_unplanned(self) -> TracedNetwork:
+        """Itself."""
+        return self
+
+    def in_whole_buffers(self) -> None:
+        """None: there is no arena."""
+
+    def pool_within(self, total_bytes: int) -> Footprint:
+        """A total divided, or less for the pool after a trial that took more than predicted."""
+        left_bytes = total_bytes - sum(self.outside_bytes.values())
+        return Footprint(self.most_bytes or left_bytes, self.outside_bytes)
+
+    def apply(self, plan: Plan) -> Plan:
+        """The plan, with what Inductor runs again anyway, where that takes no more."""
+        if self.request.mode != "inductor":
+            return plan
+        kept = set(pins(self.graph, self.request.keep, "keep"))
+        again = {*plan.schedule.recomputed(), *self.usual.recomputed()} - kept
+        both = expand(self.graph, {op: {} for op in again})
+        pool_bytes = self.pool_bytes(both)
+        if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
+            return plan
+        return replace(plan, schedule=both, planned=replace(plan.planned, pool_bytes=pool_bytes),
+                       status=Status.FEASIBLE if plan.status is Status.OPTIMAL else plan.status)
+
+    def confirm(self, plan: Plan, applied: Plan) -> Plan:
+        """The plan that runs."""
+        return self.beside_unplanned(applied)
+
+    def beside_unplanned(self, plan: Plan) -> Plan:
+        """A solver's answer beside the unplanned step, with notes on what differs."""
+        notes = plan.notes
+        if self.request.mode == "eager" and not all(
+                signature(node) in self.request.temporary_bytes
+                for node in self.captured.nodes if node is not None and takes_time(node)):
+            notes += (UNCOUNTED,)
+        if self.request.in_eval:
+            notes += (_IN_EVAL,)
+        if self.original:
+            notes += (_IN_CHUNKS,)
+        if private.inside_ddp():
+            notes += (_BUCKETS,)
+        notes += self._on_checkpoints(plan) + self._on_values()
+        return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned)
+
+    def _on_checkpoints(self, plan: Plan) -> Tuple[str, ...]:
+        """What a plan does with the module's own checkpoints, which the unplanned step has."""
+        number_of = self.captured.checkpoints
+        usual = [op for op in set(self.usual.recomputed()) if op in number_of]
+        if not usual:
+            return ()
+        kept = set(usual).difference(plan.schedule.recomputed())
+        told = "undoes %d of %d of the module's own checkpoints, in whole or in part" % tuple(
+            len({number_of[op] for op in ops}) for ops in (kept, usual)) if kept else \
+            "the module's own checkpoints are as they are written"
+        share = self.usual.time_s(self.graph) / self.graph.time_s - 1 if self.graph.time_s else 0.0
+        return ("%s; times are beside a step without them, and with them that takes %+.1f %%"
+                % (told, 100 * share),)
+
+    def _on_values(self) -> Tuple[str, ...]:
+        """How values count whose sizes depend on others, as that of ``x[mask]`` does."""
+        sized = [(self.graph.ops[op].name, open_sizes(node.meta["val"]))
+                 for node, op in self.captured.ops_by_node.items()]
+        unknown = [name for name, sizes in sized if None in map(private_ops.most, sizes)]
+        known = [name for name, sizes in sized if sizes and name not in unknown]
+        return tuple(note % listed(names) for note, names in (
+            (_AT_MOST, known), (_NOT_COUNTED, unknown)) if names)
+
+    def advice(self, plan: Plan) -> str:
+        """Nothing."""
+        return ""

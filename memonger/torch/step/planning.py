@@ -1,0 +1,128 @@
+"""From a request and a graph that was read to its plan."""
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from typing import Optional
+
+from ...graph.decisions import carried_over, decisions_of
+from ...graph.schedule import Schedule, expand_in_part
+from ...graph.types import Graph
+from ...planning.confirmed_plan import record_of
+from ...planning.planning import plan_network
+from ...planning.requests import PlanRequest
+from ...plans.footprint import Footprint
+from ...plans.plan import Plan, Status
+from ...util.errors import PlanMismatch
+from ...util.units import format_bytes, parse_budget
+from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
+from ..capture.optimizer_moment import check_optimizer
+from .network import TracedNetwork
+from .request import Request
+
+logger = logging.getLogger("memonger.torch")
+
+
+def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
+              original: Optional[Plan] = None) -> Plan:
+    """The plan of one graph.
+
+    ``pool_bytes``: the most for what the step allocates, below what the budget leaves; 0: none.
+    ``original``: the unplanned step, where the graph is that network with other operators.
+    """
+    started_s = time.perf_counter()
+    network = TracedNetwork(captured, request, pool_bytes, original)
+    if request.plan is not None:
+        plan = _followed(network, request.plan, started_s)
+    else:
+        plan = _planned(network, request, started_s)
+    if not request.unplanned:
+        logger.info("plan for a budget of %s: total %s, %+.1f %% time, made in %.1f s",
+                    "no bytes" if plan.budget_bytes is None else format_bytes(plan.budget_bytes),
+                    format_bytes(plan.total_bytes), 100 * plan.overhead,
+                    time.perf_counter() - started_s)
+    return plan
+
+
+def _planned(network: TracedNetwork, request: Request, started_s: float) -> Plan:
+    wanted = _wanted(network.captured, request)
+    budget_bytes = None if request.budget is None else parse_budget(
+        request.budget, network.unplanned.total_bytes)
+    fits = False
+    if budget_bytes is not None:
+        allowed = network.pool_within(budget_bytes)
+        check_optimizer(network.graph, allowed.pool_bytes, sum(allowed.outside_bytes.values()))
+        fits = network.as_usual.pool_bytes <= allowed.pool_bytes
+    # What the mode does by itself.
+    as_usual = _plan_of(network, wanted, network.usual, started_s, budget_bytes, "none",
+                        Status.FEASIBLE if network.original else Status.NOT_NEEDED)
+    if request.unplanned or fits and not request.recompute:
+        return as_usual
+    if network.captured.checkpoints and wanted.given is None:
+        wanted = replace(wanted, given=as_usual)
+    return plan_network(network, wanted, started_s)
+
+
+def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
+    """A plan that was given, where the graph has other sizes by the same decisions.
+
+    Planned again for its budget where these decisions take more at these sizes.
+    Raises PlanMismatch where the plan is for another network.
+    """
+    graph, request = network.graph, network.request
+    if given.graph.fingerprint == graph.fingerprint:
+        return given
+    schedule = _same_decisions(given, graph)
+    if schedule is None:
+        raise PlanMismatch(
+            "the plan is for another network: it was made with another module, other kinds of "
+            "inputs or another version of PyTorch; plan again with memonger.torch.plan",
+            given.graph.fingerprint, graph.fingerprint)
+    wanted = _wanted(network.captured, replace(request, budget=given.budget_bytes))
+    plan = _plan_of(network, wanted, schedule, started_s, given.budget_bytes, given.method,
+                    Status.FEASIBLE)
+    most_bytes = network.most_bytes or plan.pool_bytes
+    if given.budget_bytes is None or \
+            plan.total_bytes <= given.budget_bytes and plan.pool_bytes <= most_bytes:
+        return plan
+    return plan_network(network, replace(wanted, given=given), started_s)
+
+
+def _same_decisions(plan: Plan, other: Graph) -> Optional[Schedule]:
+    """The plan's schedule in the graph of the same network at other sizes; None for another one."""
+    graph = plan.graph
+
+    def held(of: Graph, *categories: str) -> object:
+        return [(t.category, t.shape) for t in of.tensors if t.category in categories]
+    if held(graph, PARAMETER, BUFFER) != held(other, PARAMETER, BUFFER):
+        return None
+    # A few operators depend on sizes, such as products with one row.
+    if held(graph, INPUT) == held(other, INPUT) and \
+            {op.kind for op in graph.ops} != {op.kind for op in other.ops}:
+        return None
+    if [op.kind for op in graph.ops] == [op.kind for op in other.ops]:
+        # Op by op: where sizes are symbols, PyTorch numbers names otherwise.
+        return expand_in_part(other, decisions_of(graph, plan.schedule))
+    return carried_over(graph, plan.schedule, other)
+
+
+def _plan_of(network: TracedNetwork, wanted: PlanRequest, schedule: Schedule, started_s: float,
+             budget_bytes: Optional[int], method: str, status: Status) -> Plan:
+    """A schedule as a plan of the network."""
+    planned = network.as_usual if schedule is network.usual else \
+        Footprint(network.pool_bytes(schedule), network.outside_bytes)
+    return network.beside_unplanned(Plan(
+        graph=network.graph, schedule=schedule, method=method, status=status, planned=planned,
+        unplanned=network.unplanned, budget_bytes=budget_bytes, storage="live",
+        options=record_of(network, wanted), planning_s=time.perf_counter() - started_s))
+
+
+def _wanted(captured: Captured, request: Request) -> PlanRequest:
+    """The request as planning reads it."""
+    # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
+    clones = 1 if request.mode == "inductor" else request.max_clones
+    return PlanRequest(
+        request.budget, request.overhead, request.method, "none", request.keep,
+        request.recompute, request.time_limit, clones, progress=request.progress,
+        prove=request.prove, without=request.without, given=request.given)

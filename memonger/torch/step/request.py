@@ -1,0 +1,92 @@
+"""What a call asks for, checked and in bytes."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Union
+
+import torch
+
+from ...planning.requests import check_variants
+from ...plans.plan import Budget, Plan, Progress
+from ...util.errors import InputError
+from ...util.units import parse_budget, refuse_bare_number
+from ..capture.costs import ROOFLINES
+from ..pytorch.module_step import Inputs, device_of
+from ..pytorch.optimizer import Optimizer, optimizer_named
+from ..times.profile import Profile
+
+MODES = ("inductor", "eager")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for; fields as the parameters of :func:`memonger.torch.plan`."""
+
+    budget: Budget = None
+    mode: str = "inductor"
+    overhead: Union[None, str, float] = None
+    method: str = "auto"
+    keep: Sequence[str] = ()
+    recompute: Sequence[str] = ()
+    time_limit: float = 10.0
+    max_clones: int = 0
+    #: Prove how little a plan can cost.
+    prove: bool = True
+    #: As in :class:`memonger.planning.requests.PlanRequest`.
+    without: FrozenSet[str] = frozenset()
+    given: Optional[Plan] = field(default=None, repr=False)
+    #: Seconds of ops and bytes that they take besides their outputs, by signature.
+    measured_s: Mapping[str, float] = field(default_factory=dict)
+    temporary_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: "auto", one of :data:`..capture.costs.ROOFLINES`, or the device where times were measured.
+    costs: str = "auto"
+    optimizer: Optional[Optimizer] = None
+    progress: Optional[Callable[[Progress], None]] = None
+    name: str = ""
+    variants: str = "exact"
+    plan: Optional[Plan] = None
+    #: Nothing is planned: the unplanned step.
+    unplanned: bool = False
+    #: Not even PyTorch's partitioner decides: all values are kept for backward. The slow step that
+    #: plans are compared with.
+    kept: bool = False
+    #: The module is in eval mode.
+    in_eval: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
+        check_variants(self.variants)
+        refuse_bare_number(self.budget)
+        if self.budget is not None:
+            parse_budget(self.budget, 0)
+
+
+def requested(request: Request, costs: Any, optimizer: Any = None,
+              optimizer_params: Optional[Mapping[str, Any]] = None) -> Request:
+    """The request with times of ops and an optimizer as users name them."""
+    if optimizer is not None:
+        request = replace(request, optimizer=optimizer_named(optimizer, optimizer_params))
+    if isinstance(costs, Profile):
+        return with_profile(request, costs)
+    if costs not in ("auto", *ROOFLINES):
+        raise InputError("costs must be auto, %s, or what memonger.torch.profile gave, not %r"
+                         % (", ".join(ROOFLINES), costs))
+    return replace(request, costs=costs)
+
+
+def with_profile(request: Request, profile: Profile) -> Request:
+    """The request with measured times of ops, and what they take while they run."""
+    return replace(request, measured_s=profile.times_s, temporary_bytes=profile.known_bytes,
+                   costs="profile: %s" % profile.device)
+
+
+def resolved(budget: Budget, module: Any, inputs: Inputs) -> Budget:
+    """``"auto"`` in bytes."""
+    if budget != "auto":
+        return budget
+    device = device_of(module, inputs)
+    if device.type != "cuda":
+        raise InputError("budget \"auto\" is what a GPU has free, and the module is on %s; give a "
+                         "size such as 8GB" % device)
+    return int(0.95 * torch.cuda.mem_get_info(device)[0])
