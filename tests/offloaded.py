@@ -123,8 +123,8 @@ def offloading(graph: Graph, chosen: Sequence[Move], seconds_per_byte: float,
 def chain_of_two_streams() -> Graph:
     """Forward a, b, c, d and backward d', c', b', a', one second each; 8 bytes each, a's moved.
 
-    a is read by b and a'. Its copies take two seconds: the store runs beside c and d, the fetch is
-    issued before c' and runs beside c' and b'.
+    a is read by b and a'. Its copies take a second each: the store runs beside c, the fetch is
+    issued before b' and runs beside it.
     """
     tensors = [Tensor("x", 8, -1, "input", False)]
     ops = []
@@ -139,6 +139,13 @@ def chain_of_two_streams() -> Graph:
                       True, forward, time_s=1.0))
         gradient = len(tensors) - 1
     graph = Graph(tuple(tensors), tuple(ops), (gradient,), name="two streams")
-    graph = offloading(graph, [Move(1, store=2, wait=4, fetch=5)], 0.25)
+    graph = offloading(graph, [Move(1, store=2, wait=4, fetch=6)], 0.125)
     graph.check()
     return graph
+
+
+def slower_copies(graph: Graph, factor: float) -> Graph:
+    """The graph with copies that take so many times as long."""
+    return replace(graph, ops=tuple(replace(op, alternatives=tuple(
+        replace(other, time_s=factor * other.time_s) for other in op.alternatives))
+        if op.stream == "copy" else op for op in graph.ops))

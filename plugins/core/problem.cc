@@ -1,10 +1,13 @@
 #include "core/problem.h"
 
+#include <algorithm>
 #include <set>
 
 namespace memonger {
 
 namespace {
+
+const size_t kMostStreams = 16;
 
 // Reads numbers one by one and remembers whether the end was overrun.
 class Reader {
@@ -117,6 +120,10 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
       variants[v].choices.emplace_back(op, impl);
       touching[op].push_back(v);
     }
+  }
+  for (size_t op = 0; op < ops.size() && !in.at_end(); ++op) {
+    ops[op].stream = in.Index(kMostStreams);
+    num_streams = std::max(num_streams, ops[op].stream + 1);
   }
   for (int v = 0; v < num_variants; ++v) {
     std::set<int> others;

@@ -41,6 +41,7 @@ struct Op {
   // Forward op whose state object a run continues; -1 without.
   int state_of = -1;
   int device = 0;
+  int stream = 0;  // 0 is compute; see memonger/graph/clock.py
   std::vector<Implementation> implementations;  // the first is the base graph's
 };
 
@@ -62,6 +63,7 @@ struct Problem {
   std::vector<char> tensor_has_own_buffer;  // must not lie in an arena
   std::vector<char> tensor_is_kept;         // never read from a clone: Op.kept_outputs
   std::vector<Variant> variants;
+  int num_streams = 1;
   bool two_pools = false;  // forward and backward have a pool each (CachedOp)
   // Ops that the user pinned: 0 free, 1 never run again, 2 never kept for backward.
   std::vector<char> pins;

@@ -144,6 +144,7 @@ void Simulator::Activate(int op, int implementation) {
   hot.outputs = outputs.data();
   hot.outputs_end = hot.outputs + outputs.size();
   hot.ticks = std::llround(impl.time * ticks_per_second_);
+  hot.stream = problem_.ops[op].stream;
   hot.runs = impl.runs;
   hot.state_of = impl.uses_state ? problem_.ops[op].state_of : -1;
   hot.has_shares = !impl.shares.empty();
@@ -202,6 +203,10 @@ Outcome Simulator::Evaluate(double cost_limit) {
   outcome.valid = UpdateStages();
   outcome.cost = static_cast<double>(ticks_) / ticks_per_second_;
   outcome.valid = outcome.valid && outcome.cost <= cost_limit;
+  if (outcome.valid && problem_.num_streams > 1) {
+    outcome.cost = static_cast<double>(EndOfLastStream()) / ticks_per_second_;
+    outcome.valid = outcome.cost <= cost_limit;
+  }
   if (outcome.valid) Measure(&outcome);
   return outcome;
 }
@@ -211,8 +216,7 @@ Outcome Simulator::EvaluateInto(Trace* trace) {
   Outcome outcome = Evaluate();
   if (!outcome.valid) return outcome;
   WriteTrace(trace);
-  outcome.cost = 0;
-  for (int op : trace->ops) outcome.cost += active(op).time;
+  outcome.cost = EndOfLastStream(*trace);
   return outcome;
 }
 

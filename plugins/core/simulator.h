@@ -12,7 +12,8 @@
 // The simulator keeps a log of what every stage runs, a stage being an op of the unplanned step
 // with whatever runs again right before it. An evaluation simulates the stages that a changed
 // decision reaches, the others stand; then it goes over all steps for their memory. The order of
-// steps is that of memonger.graph.schedule.expand.
+// steps is that of memonger.graph.schedule.expand. With several streams a clock goes over all steps
+// as well; its rules are those of memonger/graph/clock.py.
 #ifndef MEMONGER_CORE_SIMULATOR_H_
 #define MEMONGER_CORE_SIMULATOR_H_
 
@@ -145,6 +146,7 @@ class Simulator {
     const int* outputs;
     const int* outputs_end;
     int64_t ticks;  // its time, as a whole number: sums do not depend on their order
+    int stream;
     int state_of;   // -1 when no state is continued
     bool runs;
     bool reads_kept;  // some reads are of kept outputs
@@ -176,7 +178,8 @@ class Simulator {
     std::vector<Sharing> shares;
     std::vector<Bytes> bytes;    // of each run
     std::vector<int> looked_at;  // ops whose value at hand the stage depends on, or changes
-    int64_t ticks = 0;
+    int64_t ticks = 0;           // of compute
+    bool has_waits = false;      // runs of other streams, or reads of what those make
     void Clear();
   };
   // A stage that looked at an op's value, and what is at hand behind it.
@@ -230,6 +233,9 @@ class Simulator {
   template <typename Visit>
   void VisitSteps(Visit visit) const;
   void Measure(Outcome* outcome);
+  // clock.cc
+  int64_t EndOfLastStream();
+  double EndOfLastStream(const Trace& trace) const;
   void WriteTrace(Trace* trace) const;
 
   const Problem& problem_;
@@ -265,7 +271,9 @@ class Simulator {
   std::vector<int> ended_runs_;              // free once the log is up to date
   StageSet dirty_;                           // to be simulated again
   int num_steps_ = 0;
-  int64_t ticks_ = 0;
+  int64_t ticks_ = 0;              // of compute, no more than the step takes
+  std::vector<int64_t> free_at_;   // of each stream: when it has run what is issued
+  std::vector<int64_t> ended_at_;  // of each run number
   bool relabelled_ = false;  // variants changed what runs make
 
   // The stage that is being simulated.

@@ -17,6 +17,7 @@ void Simulator::Stage::Clear() {
   bytes.clear();
   looked_at.clear();
   ticks = 0;
+  has_waits = false;
 }
 
 // The stages from begin up to end that looked at an op.
@@ -187,6 +188,7 @@ void Simulator::Run(int op) {
   for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor) {
     const int made_by = run_read(*tensor);
     next_.reads.push_back({made_by, first_value_[made_by] + slot_[*tensor], place});
+    next_.has_waits |= problem_.num_streams > 1 && hot_[run_op_[made_by]].stream != 0;
   }
   if (hot.state_of >= 0) next_.reads.push_back({at_hand_[hot.state_of].run, -1, place});
   if (hot.has_shares) {
@@ -199,7 +201,11 @@ void Simulator::Run(int op) {
     }
   }
   next_.runs.push_back(run);
-  next_.ticks += hot.ticks;
+  if (hot.stream == 0) {
+    next_.ticks += hot.ticks;
+  } else {
+    next_.has_waits = true;
+  }
   AtHand(op);
   at_hand_[op].run = run;
   ran_[op] = stamp_;

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 import strategies
+from offloaded import chain_of_two_streams, slower_copies
+from reference import clock
 from small_graphs import chain
 from training_nets import residual_network
 
@@ -206,3 +208,27 @@ def test_damaged_graphs_are_refused():
     broken = replace(graph, ops=graph.ops[:-1] + (replace(graph.ops[-1], inputs=(9999,)),))
     with pytest.raises(SolverError):
         NativeSearch(broken, Options())
+
+
+@pytest.mark.parametrize("seed", strategies.seeds(400, 80))
+def test_times_of_several_streams_are_those_of_the_reference(seed):
+    rng = random.Random(seed)
+    graph = strategies.variants(rng, strategies.training_graph(rng, rng.randint(2, 14)))
+    graph = replace(graph, ops=tuple(replace(
+        op, time_s=op.time_s * rng.random(), stream=rng.choice(("compute", "copy", "network")))
+        for op in graph.ops))
+    core = NativeSearch(graph, Options(variants="all"))
+    for _ in range(10):
+        found = core.evaluate(some_decisions(rng, core))
+        # To the last bit; what the search compares is the same in whole numbers.
+        assert found.cost_s == clock.time_s(graph, found.schedule) == found.schedule.time_s(graph)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_search_compares_the_ends_of_last_streams(seed):
+    """It finds moves whose copies run beside compute, and refuses those that are waited for."""
+    graph = chain_of_two_streams()
+    for offered, extra_s in ((graph, 0.0), (slower_copies(graph, 4), 1.0)):
+        core = NativeSearch(offered, Options(variants="exact", storage="live", seed=seed))
+        found = core.search(32, 10 ** 5, 10.0)
+        assert found.feasible and found.cost_s == offered.time_s + extra_s

@@ -4,6 +4,7 @@ from __future__ import annotations
 import itertools
 from typing import List, Sequence, Tuple
 
+from ...graph.clock import STREAMS
 from ...graph.types import DTYPES, Graph, Implementation
 from ...memory.liveness import dtype_number, number_of_elements, own_buffer_tensors
 from ..options import Options
@@ -51,6 +52,8 @@ def flat_problem(graph: Graph, options: Options,
         integers.append(len(chosen))
         for pair in chosen:
             integers += pair
+    if graph.has_streams:
+        integers += [STREAMS.index(op.stream) for op in graph.ops]
     return [int(number) for number in integers], times
 
 

@@ -53,6 +53,7 @@ double Structure::TimeAdded(int variant) const {
   const Problem& problem = simulator_.problem();
   double added = 0;
   for (const auto& choice : problem.variants[variant].choices) {
+    if (problem.ops[choice.first].stream != 0) continue;  // it may run beside compute
     const std::vector<Implementation>& of_op = problem.ops[choice.first].implementations;
     added += (of_op[choice.second].runs ? of_op[choice.second].time : 0) - of_op[0].time;
   }
