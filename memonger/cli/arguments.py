@@ -17,7 +17,7 @@ from ..plans.plan_file import load_plan
 from ..solve import methods
 from ..util.errors import InputError, UnitError
 from ..util.json_files import read_text
-from ..util.units import budget_share, parse_bytes
+from ..util.units import is_of_step, parse_bytes
 from .command import UsageError
 
 #: Options of a search that graphs have, too.
@@ -55,9 +55,9 @@ def gradient_request(text: str) -> Union[str, Tuple[str, str]]:
 
 
 def budget(text: str) -> str:
-    """``4GB``, ``60%``, ``0.6`` (a share), or ``auto``."""
+    """``4GB``, ``60%``, ``0.6`` (a share), ``auto`` or ``knee``."""
     try:
-        if text != "auto" and budget_share(text) is None:
+        if text != "auto" and not is_of_step(text):
             parse_bytes(text)
     except UnitError as error:
         raise argparse.ArgumentTypeError("%s, or as a share: 60%%" % error)
@@ -141,11 +141,12 @@ def add_output(parser: argparse.ArgumentParser, *names: str, endings: Sequence[s
     parser.add_argument(*names, type=path, metavar=options.pop("metavar", "FILE"), **options)
 
 
-def add_budget(parser: argparse.ArgumentParser, required: bool = False) -> None:
+def add_budget(parser: argparse.ArgumentParser, required: bool = False, more: str = "") -> None:
+    """``--budget``; ``more``: what else than a size it may be."""
     parser.add_argument("--budget", type=budget, required=required, metavar="SIZE",
                         help="largest total: 4GB (10^9), 4GiB (2^30), bytes, 60%% of the unplanned "
-                             "total, or auto: what the GPU of --ctx or --device has free, less "
-                             "5 %%")
+                             "total, auto: what the GPU of --ctx or --device has free, less "
+                             "5 %%" + more)
 
 
 def optimizer(text: str) -> Tuple[str, Dict[str, float]]:

@@ -47,7 +47,7 @@ class MakePlan(Command):
         arguments.add_network(parser, "a *-symbol.json file, model.py:build, or a graph")
         torch_model.add_arguments(parser)
         arguments.add_place(parser)
-        arguments.add_budget(parser)
+        arguments.add_budget(parser, more=", or knee: where less memory starts to cost more time")
         parser.add_argument("--overhead", type=arguments.share, metavar="SHARE",
                             help="instead of a budget: least memory within this extra time, 10%%")
         arguments.add_search(parser)

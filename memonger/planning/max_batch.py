@@ -10,7 +10,7 @@ from ..plans.plan import Plan
 from ..report.progress import part_of
 from ..solve.auto import ALL_BUT_GIVEN
 from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime
-from ..util.units import budget_share, parse_budget
+from ..util.units import is_of_step, parse_budget
 
 #: Shares of the time limit for the smallest plan, for the plan of the largest batch, and for each
 #: batch where the method takes no given plan.
@@ -50,7 +50,7 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
         If the budget is a share: each batch has another total.
     """
     budget, progress = request.budget, request.progress
-    if budget is None or budget_share(budget) is not None:
+    if budget is None or is_of_step(budget):
         raise InputError("max_batch needs a budget in bytes, such as 8GB, not %r" % (budget,))
     budget_bytes = parse_budget(budget, 0)
     started_s = time.perf_counter()

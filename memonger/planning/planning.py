@@ -20,10 +20,11 @@ from ..solve.result import refusal
 from ..solve.search.local import first_search_s
 from ..solve.step import Step
 from ..util.errors import InfeasibleBudget, NoPlanInTime
-from ..util.units import format_bytes
+from ..util.units import KNEE, format_bytes
 from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered
 from .network import Network
 from .requests import PlanRequest
+from .sweeping import at_knee
 
 #: What a call takes at most, as a multiple of its time limit; the seconds of an idle core that
 #: each op takes outside searches; the least share of a first search that finds plans.
@@ -138,13 +139,17 @@ def plan_network(network: Network, request: PlanRequest,
     """
     started_s = time.perf_counter() if started_s is None else started_s
     request = replace(request, method=network.method(request.method))
+    if request.budget == KNEE:
+        request = at_knee(request, network.unplanned.total_bytes,
+                          lambda asked: plan_network(network, asked))
     call = Call(network, request, started_s, Effort(search_s(network, request.time_limit)))
     for step in STEPS:
         if step.name not in request.without and step.when(call):
             step.run(call)
     if call.best is None:
         raise _refusal(call)
-    return call.best if call.best is call.asked else _with_proof(call, call.best)
+    made = call.best if call.best is call.asked else _with_proof(call, call.best)
+    return replace(made, notes=made.notes + request.notes)
 
 
 def search_s(network: Network, time_limit: float) -> float:

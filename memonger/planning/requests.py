@@ -36,6 +36,8 @@ class PlanRequest:
     without: FrozenSet[str] = frozenset()
     #: A plan of the same network to begin with, such as that of another batch.
     given: Optional[Plan] = field(default=None, repr=False)
+    #: Sentences on the request that its plan repeats.
+    notes: Tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.budget is not None and self.overhead is not None:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Iterable, List, Optional, Sequence
 from ..plans.plan import Budget, Plan
 from ..report.progress import Callback, numbered
 from ..solve import Options, solve
-from ..solve.frontier import BUDGETS, sweep_budgets
+from ..solve.frontier import BUDGETS, KNEE_BUDGETS, find_knee, sweep_budgets
 from .requests import pins
 
 
@@ -24,6 +24,19 @@ def sweep_requests(request: Any, budgets: Sequence[Budget], whole_bytes: int,
     shown = numbered(request.progress, "budget", len(budgets))
     return sweep_budgets(budgets, whole_bytes, lambda budget: plan_of(
         replace(request, budget=budget, progress=next(shown))))
+
+
+def at_knee(request: Any, whole_bytes: int, plan_of: Callable[[Any], Plan]) -> Any:
+    """A request for the knee as one for bytes: those of the plan there, which is to be improved on.
+
+    Parameters are those of :func:`sweep_requests`; the plans take half of the request's time limit.
+    """
+    half = replace(request, time_limit=request.time_limit / 2)
+    each = replace(half, time_limit=half.time_limit / len(KNEE_BUDGETS))
+    shown = numbered(request.progress, "budget", len(KNEE_BUDGETS))
+    found, note = find_knee(whole_bytes, lambda budget: plan_of(
+        replace(each, budget=budget, progress=next(shown, None))))
+    return replace(half, budget=found.budget_bytes, given=found, notes=(*request.notes, note))
 
 
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = None,

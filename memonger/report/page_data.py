@@ -9,8 +9,8 @@ from bisect import bisect_left, bisect_right
 from typing import Any, Dict, List, Sequence
 
 from ..memory.timeline import CATEGORIES, Timeline
+from ..plans.frontier import frontier, knee
 from ..plans.plan import Plan
-from .charts.frontier import frontier, knee
 from .charts.timeline import COLOURS, common_steps, measured_pool, pool_budget
 from .diagram.model import LEGEND, drawn_group
 from .facts import Facts, OpFacts

@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Iterable, List
+from typing import Callable, Iterable, List, Tuple
 
+from ..plans.frontier import frontier, knee
 from ..plans.plan import Budget, Plan
 from ..util.errors import InfeasibleBudget
 from ..util.units import parse_budget
 
+#: What a sweep plans for by itself, in shares of the unplanned total.
 BUDGETS = ("100%", "90%", "80%", "70%", "60%", "50%", "40%", "30%", "25%", "20%")
+#: The same where only the knee is looked for: plans for them take half of a call's time limit.
+KNEE_BUDGETS = ("100%", "80%", "65%", "50%", "40%", "30%", "20%")
 
 
 def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable[[int], Plan],
@@ -34,3 +38,22 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
             new = replace(plans[-1].with_bound(new.bound), budget_bytes=budget)
         plans.append(new)
     return plans[::-1]
+
+
+def find_knee(whole_bytes: int, plan_at: Callable[[int], Plan]) -> Tuple[Plan, str]:
+    """The plan at the knee of the frontier, and a sentence that says where it is.
+
+    Of two plans, which have no knee, it is the faster one.
+
+    ``whole_bytes``: the unplanned total.
+    ``plan_at``: the plan for a budget in bytes.
+    Raises InfeasibleBudget if there is not even a plan for the unplanned total.
+    """
+    plans = sweep_budgets(KNEE_BUDGETS, whole_bytes, plan_at) or [plan_at(whole_bytes)]
+    found = knee(plans) or frontier(plans)[-1]
+
+    def share(plan: Plan) -> str:
+        return "%.0f%%" % (100.0 * (plan.budget_bytes or 0) / max(whole_bytes, 1))
+    return found, "the knee of memory against time is at %s of the unplanned total (%s)" % (
+        share(found), ", ".join("%s: %+.1f %% time" % (share(plan), 100 * plan.overhead)
+                                for plan in plans))

@@ -1,6 +1,7 @@
 """Planning graphs straight from a file."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, Union
 
 from ..graph.imported import parse_imported_budget, rounded_budget_note
@@ -9,7 +10,9 @@ from ..memory import arena
 from ..memory.workspace import outside_pool_bytes
 from ..plans.plan import Plan
 from ..util.errors import InfeasibleBudget
+from ..util.units import KNEE
 from . import solve
+from .frontier import KNEE_BUDGETS, find_knee
 from .options import Options
 from .result import unplanned_pool_bytes
 
@@ -27,8 +30,8 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     graph : Graph
     budget : str, int or float, optional
         For the total of the step, which in a graph of another planner is its peak; as
-        :func:`memonger.graph.imported.parse_imported_budget` takes it. Without one the plan takes
-        the least memory.
+        :func:`memonger.graph.imported.parse_imported_budget` takes it, or "knee"
+        (:func:`memonger.solve.frontier.find_knee`). Without one the plan takes the least memory.
     method : str
         As for :func:`memonger.solve.solve`.
     **options
@@ -50,9 +53,17 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
         return solve(graph, None, method, Options(**options))
     around = sum(fixed.values()) + outside_pool_bytes(graph)
     whole = unplanned_pool_bytes(graph, base) + around
+    asked, notes = Options(**options), []
+    if budget == KNEE:
+        each = replace(asked, time_limit_s=asked.time_limit_s / 2 / len(KNEE_BUDGETS))
+        found, note = find_knee(whole, lambda total_bytes: solve(
+            graph, total_bytes - around, method, each))
+        budget, notes = found.budget_bytes or whole, [note]
+        asked = replace(asked, time_limit_s=asked.time_limit_s / 2, given=found.schedule)
     pool_budget = parse_imported_budget(budget, whole, not graph.own_units) - around
     try:
-        return solve(graph, pool_budget, method, Options(**options))
+        plan = solve(graph, pool_budget, method, asked)
+        return replace(plan, notes=(*plan.notes, *notes))
     except InfeasibleBudget as error:
         note = rounded_budget_note(budget, whole) if graph.own_units else ""
         if note:

@@ -16,6 +16,8 @@ _BINARY = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*([KMGT]?)(I?)(B?)\s*$", re.IGNORECASE)
 _PERCENT = re.compile(r"^\s*([0-9]*\.?[0-9]+)\s*%\s*$")
 _FRACTION = re.compile(r"^\s*(0?\.\d+|1\.0*)\s*$")
+#: The budget of users who do not know theirs: where less memory begins to cost much time.
+KNEE = "knee"
 #: No network trains in fewer: a smaller number lacks its unit.
 _FEWEST_BYTES = 1000
 #: No device has as many: sums of such numbers stay exact everywhere.
@@ -87,6 +89,11 @@ def budget_share(budget: Union[None, str, int, float]) -> Optional[float]:
             return float(found.group(1)) / 100
         budget = float(budget) if _FRACTION.match(budget) else None
     return budget if isinstance(budget, float) and 0 < budget <= 1 else None
+
+
+def is_of_step(budget: Union[None, str, int, float]) -> bool:
+    """Whether a budget is in bytes only once the step is known: a share, or the knee."""
+    return budget == KNEE or budget_share(budget) is not None
 
 
 def format_bytes(size_bytes: float, more_digits: int = 0) -> str:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from types import SimpleNamespace
 
 import mxnet as mx
@@ -52,6 +53,16 @@ def test_sublinear_plan_is_smaller_exact_and_trains_the_same(backend):
     assert memonger.verify(plan.symbol, net, steps=3, **SHAPES).identical
     assert memonger.strip(plan.symbol).tojson() == net.tojson()
     assert plan.symbol.list_arguments() == net.list_arguments()
+
+
+def test_a_symbol_is_planned_at_its_knee():
+    net = convolutions()
+    plan = memonger.plan(net, budget="knee", **SHAPES)
+    share = re.search(r"is at (\d+)% of the unplanned total", plan.notes[-1]).group(1)
+    assert plan.budget_bytes == int(int(share) * plan.baseline_total_bytes / 100)
+    assert plan.total_bytes <= plan.budget_bytes < plan.baseline_total_bytes
+    assert memonger.plan(net, budget="%s%%" % share, **SHAPES).overhead == plan.overhead
+    assert memonger.search_plan(net, budget="knee", **SHAPES).tojson() == plan.symbol.tojson()
 
 
 @pytest.mark.parametrize("mkldnn", ["0", "1"])

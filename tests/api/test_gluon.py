@@ -57,6 +57,15 @@ def train(planned, flags, dtype="float32", two_inputs=False, batches=(8, 8)):
     return net, plan, values, [record["pool_bytes"] for record in records]
 
 
+def test_a_block_is_planned_at_its_knee():
+    net = Net(prefix="net_")
+    net.initialize()
+    net.hybridize()
+    plan = memonger.gluon.plan(net, SHAPE, budget="knee")
+    assert "the knee of memory against time is at" in plan.notes[-1]
+    assert plan.total_bytes <= plan.budget_bytes <= plan.baseline_total_bytes
+
+
 def same(a, b):
     return all(a[name].tobytes() == b[name].tobytes() for name in a)
 

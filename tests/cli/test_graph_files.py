@@ -75,6 +75,17 @@ def test_a_joint_graph_is_planned_without_a_word_of_another_framework(network, t
     assert plan.pool_bytes == max(live) < plan.baseline_pool_bytes
 
 
+def test_a_graph_of_a_file_is_planned_at_its_knee(tmp_path, capsys):
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps(joint_graph().to_dict()))
+    assert main(["plan", str(path), "--budget", "knee"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    share = re.search(r"the knee of memory against time is at (\d+)% of the unplanned total", shown)
+    plan = memonger.plan(str(path), budget="%s%%" % share.group(1))
+    assert "budget %s" % plan.graph.format_size(plan.budget_bytes) in shown
+    assert main(["max-batch", str(path), "--budget", "knee", "--shape", "data=1,2"]) == 1
+
+
 def test_a_graph_of_a_file_cannot_be_verified(network, tmp_path, capsys):
     saved = str(tmp_path / "plan.json")
     assert main(["plan", str(network), "--budget", "0.7", "-o", saved]) == 0

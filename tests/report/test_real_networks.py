@@ -11,8 +11,9 @@ from report.browser import CHROMIUM, Browser
 import memonger
 from memonger.cli import main
 from memonger.planning.sweeping import sweep_like
+from memonger.plans.frontier import frontier
 from memonger.report import html
-from memonger.report.charts.frontier import frontier, frontier_figure, frontier_table
+from memonger.report.charts.frontier import frontier_figure, frontier_table
 from memonger.report.diagram.model import draw
 from memonger.report.diagram.repeated_blocks import find_repeats
 from memonger.report.explain import explain

@@ -15,10 +15,11 @@ from memonger.graph.types import Implementation
 from memonger.memory.storage import plan_storage
 from memonger.mx.check.kinks import Kink
 from memonger.mx.check.verify import Difference, Verification
+from memonger.plans.frontier import frontier, knee
 from memonger.plans.plan import UNIT_TIMES, Plan, Status
 from memonger.report import formatting as words
 from memonger.report import text
-from memonger.report.charts.frontier import frontier, frontier_table, knee
+from memonger.report.charts.frontier import frontier_table
 from memonger.report.facts import Facts
 from memonger.report.measured import measurement_table
 

@@ -60,10 +60,11 @@ def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method
         ``progress``, ``max_clones`` and ``name`` mean something.
     budget : int, float or str, optional
         Largest total of the step: bytes, "4GB", "4GiB", "60%" of the unplanned total, "auto"
-        for what the GPU ``ctx`` has free less 5 %. Without one: the smallest pool that
-        at most one extra forward pass buys. For a network on several devices (``group2ctx``) a
-        budget for each, ``{"gpu(0)": "8GB", "gpu(1)": "6GB"}``; shares are of the device's own
-        total, and a device without a budget keeps everything.
+        for what the GPU ``ctx`` has free less 5 %, or "knee": where less memory starts to cost more
+        time, which plans for a few budgets tell; a note says where that is. Without one: the
+        smallest pool that at most one extra forward pass buys. For a network on several devices
+        (``group2ctx``) a budget for each, ``{"gpu(0)": "8GB", "gpu(1)": "6GB"}``; shares are of the
+        device's own total, and a device without a budget keeps everything.
     method : str
         "auto", "local", "milp", "sublinear", "chen", "ogc", or a registered name.
     variants : {"exact", "none", "all"}

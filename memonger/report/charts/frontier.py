@@ -1,8 +1,9 @@
 """The frontier of budgets: what each amount of memory costs in time."""
 from __future__ import annotations
 
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Sequence, Tuple
 
+from ...plans.frontier import frontier, knee
 from ...plans.plan import Plan
 from ...util.errors import RenderError
 from ..formatting import Units, counted, format_extra, format_percent, table
@@ -10,35 +11,6 @@ from .figures import axis_unit, new_figure, save_figure
 
 #: Most characters of a bar in the table.
 BAR = 24
-
-
-def frontier(plans: Sequence[Plan]) -> List[Plan]:
-    """The plans that no other plan beats in both memory and time, least memory first."""
-    best: List[Plan] = []
-    for plan in sorted(plans, key=lambda p: (p.total_bytes, p.overhead)):
-        if not best or plan.overhead < best[-1].overhead:
-            best.append(plan)
-    return best
-
-
-def knee(plans: Sequence[Plan]) -> Optional[Plan]:
-    """The point of the frontier farthest below the straight line between its two ends.
-
-    "Kneedle" (Satopaa et al. 2011, section III) for one curve: both axes scaled to 0..1, the
-    largest distance from the diagonal. None for fewer than three points. O(n log n).
-    """
-    points = frontier(plans)
-    if len(points) < 3:
-        return None
-    low, high = points[0], points[-1]
-    width = high.total_bytes - low.total_bytes
-    height = low.overhead - high.overhead
-
-    def gain(plan: Plan) -> float:
-        return (high.total_bytes - plan.total_bytes) / width \
-            + (low.overhead - plan.overhead) / height
-
-    return max(points[1:-1], key=gain)
 
 
 def _range(overheads: Sequence[float]) -> Tuple[float, float]:
