@@ -30,7 +30,7 @@ from ..pytorch.module_step import (
     in_eval,
     parameters_of,
 )
-from ..step.compilation import Backend
+from ..step.backend import Backend
 from ..step.request import Request, requested, resolved
 from . import versions
 from .tracing import clear_errors, sizes_of

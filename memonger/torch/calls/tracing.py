@@ -10,8 +10,8 @@ import torch
 from ...util.errors import InputError, MemongerError
 from ..pytorch import private
 from ..pytorch.module_step import Inputs, arguments, check_module, in_eval, on_device
-from ..step.any_size import Seen
-from ..step.compilation import Backend, OnlyPlanning, PlannedGraph
+from ..step.backend import Backend, OnlyPlanning
+from ..step.compilation import PlannedGraph, Seen
 from ..step.request import Request
 from . import versions
 from .dynamo_errors import in_one_error

@@ -24,7 +24,7 @@ from ..pytorch import private
 from ..pytorch.allocations import peak_bytes
 from ..pytorch.module_step import seeded
 from ..rewrite.apply import tagged
-from ..step.compilation import Backend, OnlyPlanning
+from ..step.backend import Backend, OnlyPlanning
 from ..step.request import Request
 
 #: What ``torch.compile`` calls the backend that runs what each mode runs.

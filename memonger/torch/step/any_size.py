@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import copy
 import logging
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Any, Callable, Dict, Sequence, Tuple
 
 import torch
 import torch.fx as fx
@@ -19,45 +19,25 @@ from ...util.errors import InfeasibleBudget
 from ..pytorch import private, private_sizes
 from ..pytorch.sizes import Symbols, Values, hint, in_force
 from .checks import fits
-
-if TYPE_CHECKING:
-    from .compilation import Backend, PlannedGraph
+from .compilation import Code, Compilation
 
 logger = logging.getLogger("memonger.torch")
-
-
-@dataclass
-class Code:
-    """What one compilation made of a graph."""
-
-    call: Callable[..., Any]
-    #: Its graph by a plan; None where that is not known.
-    planned: Optional[PlannedGraph]
-    #: Whether gradients are taken.
-    trains: bool
-    #: Sizes at which it was measured to keep the budget.
-    measured: List[Values] = field(default_factory=list)
-    #: What PyTorch took for granted about the sizes.
-    conditions: Sequence[Any] = ()
-
-    def is_known_to_fit(self, values: Values) -> bool:
-        """Whether it was measured with sizes none of which is smaller."""
-        return any(all(values[symbol] <= most for symbol, most in sizes.items())
-                   for sizes in self.measured)
 
 
 class AnySize:
     """The callable of a graph with symbols, whose codes each serve the sizes that they can."""
 
-    def __init__(self, backend: Backend, module: fx.GraphModule, sources: Sequence[str],
-                 inputs: Sequence[Any], symbols: Symbols):
-        self.backend, self.symbols, self.sources = backend, symbols, sources
+    def __init__(self, compilation: Compilation, compile_graph: Callable[..., Code],
+                 module: fx.GraphModule, sources: Sequence[str], inputs: Sequence[Any],
+                 symbols: Symbols):
+        self.compilation, self.compile_graph = compilation, compile_graph
+        self.symbols, self.sources = symbols, sources
         self.module = copy.deepcopy(module)  # Dynamo empties its own when it is done
         self.fakes = private_sizes.example_values(module)
         self.code_of: Dict[Tuple[int, ...], Code] = {}
         self.refusals: Dict[Tuple[int, ...], InfeasibleBudget] = {}
         self.codes = [self._first(module, inputs)]
-        self.backend.request = replace(self.backend.request, progress=None)
+        self.compilation.request = replace(self.compilation.request, progress=None)
 
     def __call__(self, *arguments: Any) -> Any:
         key = self.symbols.key(arguments)
@@ -70,13 +50,13 @@ class AnySize:
         """Code for the largest sizes so far; for those of this call where no plan fits them."""
         arguments = [hint(i) if isinstance(i, torch.SymInt) else i for i in inputs]
         values = self.symbols.values(self.symbols.key(arguments))
-        largest = self.backend.seen.largest(self.symbols, self.sources, values)
+        largest = self.compilation.seen.largest(self.symbols, self.sources, values)
         if largest != values:
             try:
                 with in_force(largest):
-                    return self.backend.code(module, self.sources, inputs)
+                    return self.compile_graph(module, self.sources, inputs)
             except Exception as error:
-                if self.backend.seen.must_fit or \
+                if self.compilation.seen.must_fit or \
                         not isinstance(private.inner_error(error), InfeasibleBudget):
                     raise
         return self._compiled(module, inputs, values, arguments)
@@ -85,7 +65,7 @@ class AnySize:
                   arguments: Sequence[Any]) -> Code:
         """Code for the sizes of a call."""
         with in_force(values):
-            code = self.backend.code(module, self.sources, inputs, arguments)
+            code = self.compile_graph(module, self.sources, inputs, arguments)
         code.measured.append(values)
         return code
 
@@ -101,7 +81,7 @@ class AnySize:
             with in_force(values):
                 for code in self.codes:
                     if all(condition.xreplace(values) for condition in code.conditions) and \
-                            fits(self.backend, code, values, arguments):
+                            fits(self.compilation, code, values, arguments):
                         return code
             logger.info("new sizes (%s), at which the plans at hand take more than the budget: "
                         "planning again", ", ".join(map(str, key)))
@@ -116,28 +96,3 @@ class AnySize:
         code.conditions = conditions
         self.codes.append(code)
         return code
-
-
-class Seen:
-    """Sizes of the inputs of all compilations so far, by the expressions that inputs come from."""
-
-    def __init__(self) -> None:
-        #: Refuse a budget that no plan for the largest sizes meets.
-        self.must_fit = False
-        self._sizes: Dict[str, List[Tuple[int, ...]]] = {}
-
-    def add(self, sources: Sequence[str], inputs: Sequence[Any]) -> None:
-        """Note a compilation for these inputs, which have numbers for sizes."""
-        for source, value in zip(sources, inputs):
-            if isinstance(value, torch.Tensor):
-                self._sizes.setdefault(source, []).append(tuple(value.shape))
-
-    def largest(self, symbols: Symbols, sources: Sequence[str], values: Values) -> Values:
-        """Each symbol's largest value so far."""
-        found = dict(values)
-        for symbol, places in symbols.places.items():
-            for position, dimension in places:
-                for shape in self._sizes.get(sources[position], ()):
-                    if dimension < len(shape):
-                        found[symbol] = max(found[symbol], int(shape[dimension]))
-        return found

@@ -1,40 +1,24 @@
-"""One module's training step: which graphs PyTorch traced of it, and how each is planned."""
+"""What is known while a module's graphs are compiled: requests, plans, sizes, measured bytes."""
 from __future__ import annotations
 
 import contextlib
-import re
 import time
-from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.fx as fx
 
-from ...plans.plan import Plan, Progress, Status
-from ...util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
+from ...plans.plan import Plan, Progress
+from ...util.errors import MemongerError
 from ...util.units import budget_share, parse_budget
-from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
+from ..capture.captured import Captured
 from ..capture.costs import ROOFLINES
-from ..capture.layouts import mark_layouts
-from ..capture.optimizer_moment import with_optimizer
-from ..capture.reading import read
-from ..pytorch import private, private_joint, private_sizes
-from ..pytorch.module_step import gradient_bytes
-from ..pytorch.optimizer import OptimizerBytes
-from ..pytorch.sizes import Symbols, open_sizes
-from ..rewrite.apply import kept_whole, split, tagged
-from ..rewrite.dropout import divide_dropout
-from ..rewrite.eager import runner
-from ..rewrite.loss_layers import with_chunks
-from ..rewrite.pool_indices import narrow_indices
+from ..pytorch.sizes import Symbols, Values
 from ..times.profile import Profile, measured_bytes
-from ..times.stored_profiles import keep, stored
-from .any_size import AnySize, Code, Seen
-from .checks import check_inference
-from .inductor import compiled, patches
+from ..times.stored_profiles import keep
 from .network import UNCOUNTED
-from .planning import make_plan
-from .request import Request, with_profile
+from .request import Request
 
 
 @dataclass
@@ -47,43 +31,68 @@ class PlannedGraph:
     exact: bool = True
 
 
-class OnlyPlanning(Exception):
-    """Ends a compilation once its graph is planned."""
+@dataclass
+class Code:
+    """What one compilation made of a graph."""
+
+    call: Callable[..., Any]
+    #: Its graph by a plan; None where that is not known.
+    planned: Optional[PlannedGraph]
+    #: Whether gradients are taken.
+    trains: bool
+    #: Sizes at which it was measured to keep the budget.
+    measured: List[Values] = field(default_factory=list)
+    #: What PyTorch took for granted about the sizes.
+    conditions: Sequence[Any] = ()
+
+    def is_known_to_fit(self, values: Values) -> bool:
+        """Whether it was measured with sizes none of which is smaller."""
+        return any(all(values[symbol] <= most for symbol, most in sizes.items())
+                   for sizes in self.measured)
 
 
-class Backend:
-    """A backend of ``torch.compile`` that plans each training graph that it gets."""
+class Seen:
+    """Sizes of the inputs of all compilations so far, by the expressions that inputs come from."""
 
-    def __init__(self, request: Request, only_plan: bool = False, normalize: bool = True):
-        self.request, self.only_plan, self.normalize = request, only_plan, normalize
+    def __init__(self) -> None:
+        #: Refuse a budget that no plan for the largest sizes meets.
+        self.must_fit = False
+        self._sizes: Dict[str, List[Tuple[int, ...]]] = {}
+
+    def add(self, sources: Sequence[str], inputs: Sequence[Any]) -> None:
+        """Note a compilation for these inputs, which have numbers for sizes."""
+        for source, value in zip(sources, inputs):
+            if isinstance(value, torch.Tensor):
+                self._sizes.setdefault(source, []).append(tuple(value.shape))
+
+    def largest(self, symbols: Symbols, sources: Sequence[str], values: Values) -> Values:
+        """Each symbol's largest value so far."""
+        found = dict(values)
+        for symbol, places in symbols.places.items():
+            for position, dimension in places:
+                for shape in self._sizes.get(sources[position], ()):
+                    if dimension < len(shape):
+                        found[symbol] = max(found[symbol], int(shape[dimension]))
+        return found
+
+
+class Compilation:
+    """A module that is being compiled by plans."""
+
+    def __init__(self, request: Request, only_plan: bool = False):
+        self.request, self.only_plan = request, only_plan
         self.graphs: List[PlannedGraph] = []
-        self._plans: Dict[Tuple[str, int], Plan] = {}
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Dict[str, int] = {}
-        self.optimizer_takes: Optional[OptimizerBytes] = None
         self.seen = Seen()
         #: What ops take besides their results while they run, in eager mode, by signature.
         self.known_bytes = dict(request.temporary_bytes)
-        #: Arguments of the call that is compiled for.
-        self._arguments: Sequence[Any] = ()
-        self.gradient_bytes = 0
         self._started_s = time.perf_counter()
 
     def tell(self, phase: str) -> None:
         """What goes on, to the request's ``progress``."""
         if self.request.progress is not None:
             self.request.progress(Progress(phase, time.perf_counter() - self._started_s))
-
-    def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        self._started_s = time.perf_counter()
-        self.tell("tracing")
-        sources = private.input_names(module)
-        symbols = Symbols(private_sizes.example_values(module))
-        if symbols.places and self.has_budget:
-            return AnySize(self, module, sources, inputs, symbols)
-        if not symbols.places:
-            self.seen.add(sources, inputs)
-        return self.code(module, sources, inputs, inputs).call
 
     @property
     def has_budget(self) -> bool:
@@ -112,189 +121,6 @@ class Backend:
         return None if budget is None or budget_share(budget) is not None else \
             parse_budget(budget, 0)
 
-    def code(self, module: fx.GraphModule, sources: Sequence[str], inputs: Sequence[Any],
-             arguments: Optional[Sequence[Any]] = None) -> Code:
-        """A Dynamo graph, compiled by a plan for the sizes in force.
-
-        ``inputs``: what it is compiled for; ``arguments``: of a call with these sizes, where there
-        is one.
-        """
-        self._arguments = arguments or inputs
-        held_bytes = gradient_bytes(self._arguments)
-        if held_bytes != self.gradient_bytes:
-            self._plans.clear()
-        self.gradient_bytes = held_bytes
-        original = None
-        if self.request.variants == "all" and not self.request.unplanned:
-            module, original = self._chosen(module, sources, inputs)
-        self.optimizer_takes = self._optimizer_takes(inputs, sources)
-        made: List[PlannedGraph] = []
-
-        def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
-                      num_fwd_outputs: int, **kwargs: Any) -> private_joint.Modules:
-            names = names_in(joint, sources)
-            return self._partition(joint, joint_inputs, num_fwd_outputs,
-                                   list(map(category_of, names)), kwargs, original,
-                                   labels_of(names))
-
-        def infer(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-            if self.only_plan:
-                raise InputError("no gradient is taken: nothing to plan; call it with gradients "
-                                 "enabled and parameters that require them")
-            if self.has_budget:
-                made.append(self._as_it_is(graph, names_in(graph, sources)))
-            return runner(graph)
-
-        count = len(self.graphs)
-        try:
-            if self.request.mode == "eager":
-                call = private.run_aot(module, inputs, lambda graph, _: runner(graph), partition,
-                                       infer)
-            else:
-                self.tightened = {}
-                call = compiled(self, module, inputs, partition, original, arguments)
-        finally:
-            self._arguments = ()
-        if len(self.graphs) > count:
-            self._fix_budget(self.graphs[-1].plan.budget_bytes)
-            return Code(call, self.graphs[-1], True)
-        code = Code(call, made[0] if made else None, False)
-        if self.has_budget and arguments is not None:
-            check_inference(self, code, arguments)
-        return code
-
-    def _chosen(self, module: fx.GraphModule, sources: Sequence[str],
-                inputs: Sequence[Any]) -> Tuple[fx.GraphModule, Optional[Plan]]:
-        """The network, or where that is better the same with variants and its own unplanned step.
-
-        Better: it meets the budget in less time; without a budget, it takes less.
-        """
-        other = with_chunks(module)
-        plain = self._unplanned(module, sources, inputs) if other else None
-        changed = self._unplanned(other, sources, inputs) if other and plain else None
-        if other is None or plain is None or changed is None:
-            return module, None
-        if self.request.budget is not None:
-            self._fix_budget(parse_budget(self.request.budget, plain.plan.total_bytes))
-        asked = replace(self.request, time_limit=self.request.time_limit / 2)
-        made: List[Tuple[float, fx.GraphModule, Optional[Plan]]] = []
-        refused: List[MemongerError] = []
-        for graph, network, original in ((plain, module, None), (changed, other, plain.plan)):
-            try:
-                plan = make_plan(graph.captured, asked, original=original)
-            except (InfeasibleBudget, PlanMismatch) as error:
-                refused.append(error)
-                continue
-            self._plans[graph.captured.graph.fingerprint, 0] = plan
-            made.append((plan.total_bytes if asked.budget is None else
-                         plan.schedule.time_s(plan.graph), network, original))
-            if plan.status is Status.NOT_NEEDED or asked.plan:
-                break
-        if not made:
-            raise min(refused, key=lambda error: getattr(error, "minimum_bytes", 0))
-        return min(made, key=lambda item: item[0])[1:]
-
-    def _unplanned(self, module: fx.GraphModule, sources: Sequence[str],
-                   inputs: Sequence[Any]) -> Optional[PlannedGraph]:
-        """The training step of a Dynamo graph as it is; None without gradients."""
-        backend = Backend(replace(self.request, unplanned=True, plan=None), only_plan=True,
-                          normalize=self.normalize)
-        try:
-            backend.code(module, sources, inputs)
-        except OnlyPlanning:
-            return backend.graphs[0]
-        except InputError:
-            pass
-        return None
-
-    def _optimizer_takes(self, inputs: Sequence[Any],
-                         sources: Sequence[str]) -> Optional[OptimizerBytes]:
-        """What the optimizer takes for the parameters among a graph's inputs; None without one."""
-        if self.request.optimizer is None:
-            return None
-        return self.request.optimizer.bytes_of([
-            value for value, source in zip(inputs, sources) if isinstance(value, torch.Tensor)
-            and value.requires_grad and category_of(source) == PARAMETER])
-
-    def _as_it_is(self, graph: fx.GraphModule, names: Sequence[str]) -> PlannedGraph:
-        """A graph in which no gradient is taken: nothing of it runs again."""
-        request = replace(self._with_bytes(self.request, graph), plan=None, unplanned=True)
-        captured = read(graph, len(graph.graph.output_node().args[0]),
-                        list(map(category_of, names)), False, request.measured_s,
-                        request.temporary_bytes, labels=labels_of(names))
-        captured.checkpoints.clear()  # they are for backward
-        return PlannedGraph(captured, make_plan(captured, request))
-
-    def _fix_budget(self, budget_bytes: Optional[int]) -> None:
-        """A share means these bytes from then on: it is of the first step."""
-        if not self.only_plan and budget_share(self.request.budget) is not None:
-            self.request = replace(self.request, budget=budget_bytes)
-
-    def options(self) -> Dict[str, Any]:
-        """Options of ``torch.compile`` under which Inductor asks this for its partitions."""
-        def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int,
-                      **kwargs: Any) -> private_joint.Modules:
-            static = set(kwargs.get("static_lifetime_input_indices") or ())
-            categories = [PARAMETER if place in static else INPUT
-                          for place in range(len(inputs))]
-            return self._partition(joint, inputs, num_fwd_outputs, categories, kwargs)
-        return patches(self.request, partition, {})
-
-    def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
-                   categories: Sequence[str], kwargs: Mapping[str, Any],
-                   original: Optional[Plan] = None,
-                   labels: Sequence[str] = ()) -> private_joint.Modules:
-        if self.normalize:
-            private_joint.normalize(joint)
-            if self.request.mode == "eager":
-                narrow_indices(joint)
-                divide_dropout(joint)
-            else:
-                mark_layouts(joint)
-        if self.request.kept:
-            return kept_whole(joint, inputs, num_forward_outputs, **kwargs)
-        request = self._with_bytes(self.request, joint)
-        captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
-                        request.measured_s, request.temporary_bytes,
-                        "auto" if request.measured_s else request.costs, request.name,
-                        labels)
-        captured.gradient_bytes = self.gradient_bytes
-        captured = with_optimizer(captured, self.optimizer_takes, request.plan)
-        fingerprint = captured.graph.fingerprint
-        key = fingerprint, self.tightened.get(fingerprint, 0)
-        if key not in self._plans:
-            self._plans[key] = make_plan(captured, request, key[1], original)
-        plan = self._plans[key]
-        self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
-        if self.only_plan:
-            raise OnlyPlanning()
-        self.tell("compiling")
-        if request.mode == "eager" and not any(
-                open_sizes(node.meta.get("val")) for node in joint.graph.nodes):
-            return split(captured, plan.schedule)
-        fused = request.mode == "inductor"
-        unplanned = fused and plan.method == "none"
-        return tagged(captured, None if unplanned else plan.schedule, inputs, fused, **kwargs)
-
-    def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:
-        """The request with what is stored about all ops of the graph, where it asks for no other.
-
-        In eager mode, whose budget leaves no room for guesses, what ops take is measured where that
-        is not known.
-        """
-        if request.costs in ROOFLINES or not self.counts:
-            return request
-        known = stored(joint)
-        if request.costs == "auto" and known.times_s:
-            request = with_profile(request, known)
-        if request.mode != "eager":
-            return request
-        if request.costs == "auto" or request.measured_s:
-            self.known_bytes.update(known.temporary_bytes)
-        if self.measures:
-            self.measure(joint, self._arguments, known.device)
-        return replace(request, temporary_bytes=self.known_bytes)
-
     def measure(self, joint: fx.GraphModule, arguments: Sequence[Any], device: str = "") -> None:
         """Learn what each op takes that is not known at the sizes in force.
 
@@ -305,30 +131,3 @@ class Backend:
         if found and device:
             with contextlib.suppress(OSError, MemongerError):  # it is but measured again
                 keep(Profile(device, temporary_bytes=found))
-
-
-def names_in(joint: fx.GraphModule, sources: Sequence[str]) -> List[str]:
-    """Where each input of an ATen graph comes from, by the expressions of the Dynamo graph's."""
-    return ["" if k is None else sources[k] for k in private_joint.input_positions(
-        joint.graph.find_nodes(op="placeholder"))]
-
-
-def category_of(source: str) -> str:
-    """What an input of Dynamo's graph is, by the expression that it comes from."""
-    found = re.findall(r"\['?_?(parameters|buffers)'?\]|\._(parameters|buffers)\[", source)
-    words = {word for pair in found for word in pair}
-    return PARAMETER if "parameters" in words else BUFFER if "buffers" in words else INPUT
-
-
-def labels_of(sources: Sequence[str]) -> List[str]:
-    """What inputs of Dynamo's graph are called: the module's arguments by name, or "input1", ...
-
-    "" for parameters and buffers, and for what is no such input.
-    """
-    labels: List[str] = []
-    for source in sources:
-        name = re.fullmatch(r"L\['(\w+)'\]", source)
-        nameless = "input%d" % (len(labels) - labels.count("") + 1)
-        is_named = source and category_of(source) == INPUT
-        labels.append((name.group(1) if name else nameless) if is_named else "")
-    return labels

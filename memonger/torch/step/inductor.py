@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence
 
 import torch.fx as fx
 
@@ -15,18 +16,16 @@ from ...util.units import budget_share, format_distinct
 from ..capture.optimizer_moment import pool_at_optimizer
 from ..pytorch import private, private_joint
 from ..times import stored_profiles
+from .compilation import Compilation
 from .request import Request
 from .trial import trial_bytes, written_positions
-
-if TYPE_CHECKING:
-    from .compilation import Backend
 
 #: Where a step's code takes more than the budget it is planned again, once for each of these: for
 #: this share of what the measurement leaves.
 MARGINS = (0.99, 0.93)
 
 
-def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
+def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[Any],
              partition: Callable[..., private_joint.Modules], original: Optional[Plan] = None,
              arguments: Optional[Sequence[Any]] = None) -> Callable[..., Any]:
     """Compiled code that keeps the budget: tried, and planned again where it does not.
@@ -35,23 +34,23 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
 
     Raises InfeasibleBudget where it still takes more after that.
     """
-    before = len(backend.graphs)
+    before = len(compilation.graphs)
 
     def code() -> Callable[..., Any]:
-        del backend.graphs[before:]
+        del compilation.graphs[before:]
         return private.run_inductor(copy.deepcopy(module), inputs, patches(
-            backend.request, partition, backend.tightened, original),
-            tried=not backend.request.unplanned)
+            compilation.request, partition, compilation.tightened, original),
+            tried=not compilation.request.unplanned)
 
     call, least, is_last = code(), 0, False
     for margin in (*MARGINS, None):
-        if len(backend.graphs) == before:  # nothing to train
+        if len(compilation.graphs) == before:  # nothing to train
             return call
-        planned = backend.graphs[-1]
+        planned = compilation.graphs[-1]
         plan, budget = planned.plan, planned.plan.budget_bytes
-        if budget is None or backend.request.unplanned or arguments is None:
+        if budget is None or compilation.request.unplanned or arguments is None:
             return call
-        backend.tell("trying a step")
+        compilation.tell("trying a step")
         used = trial_bytes(call, arguments, written_positions(planned.captured.joint))
         if used is None:
             return call
@@ -66,21 +65,21 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
             planned.plan = _of_what_it_takes(planned.plan, share)
             return call
         least = min(least or used, used)
-        given = backend.request.plan
+        given = compilation.request.plan
         if margin is None or is_last or \
                 given is not None and given.graph.fingerprint == plan.graph.fingerprint:
             break
         # What the code takes beyond the prediction is taken off the next budget.
         fingerprint = plan.graph.fingerprint
-        backend.tightened[fingerprint] = int(min(plan.pool_bytes, left) * left / used * margin)
-        backend.tell("planning again for less, as the code takes more than the plan says")
+        compilation.tightened[fingerprint] = int(min(plan.pool_bytes, left) * left / used * margin)
+        compilation.tell("planning again for less, as the code takes more than the plan says")
         try:
             call = code()
         except Exception as error:
             smallest_bytes = _smallest_pool_bytes(error)
             if not 0 < smallest_bytes < plan.pool_bytes:
                 break
-            backend.tightened[fingerprint] = smallest_bytes
+            compilation.tightened[fingerprint] = smallest_bytes
             call, is_last = code(), True
     assert budget is not None
     total_bytes = least + sum(plan.fixed_bytes.values())
@@ -88,7 +87,7 @@ def compiled(backend: Backend, module: fx.GraphModule, inputs: Sequence[Any],
         "the code that Inductor made takes %s where the plan says %s, above the budget of %s; %s, "
         "or ask for mode=\"eager\", whose peaks are exact" % (
             *format_distinct(total_bytes, plan.total_bytes, budget),
-            "ask for at least the first" if backend.request.plan is None else
+            "ask for at least the first" if compilation.request.plan is None else
             "plan again for %d bytes, or let memonger.torch.compile(module, budget=...) try its "
             "code" % (budget * budget // total_bytes)),
         budget, total_bytes, best_plan=planned.plan)
@@ -121,12 +120,19 @@ def patches(request: Request, partition: Callable[..., private_joint.Modules],
             **({} if request.unplanned else private.LEAST_LIVE)}
 
 
+@functools.lru_cache(maxsize=None)
+def _sources() -> bytes:
+    """What a plan depends on besides its request: the code that makes it."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[2].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.digest()
+
+
 def cache_key(request: Request, tightened: Mapping[str, int],
               original: Optional[Plan] = None) -> str:
     """Names in Inductor's caches all that decides a plan: sources, budget, costs, decisions."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    digest = hashlib.sha256(_sources())
     decisions = request.plan.schedule if request.plan else None
     digest.update(repr((request.budget, request.mode, request.time_limit, request.max_clones,
                         request.overhead, request.method, tuple(request.keep),
