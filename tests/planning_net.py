@@ -19,7 +19,6 @@ class StatedNetwork:
     extra_bytes: Callable[[Plan], int] = lambda plan: 0
     is_foreseen: bool = True
     storage: str = "best"
-    backend: str = "plugin"
     costs: str = "stated"
     elsewhere: tuple = ()
     outside_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -28,9 +27,6 @@ class StatedNetwork:
     @property
     def unplanned(self) -> Footprint:
         return Footprint(plan_storage(self.graph, expand(self.graph, {}), "stock").pool_bytes)
-
-    def method(self, asked: str) -> str:
-        return asked
 
     def named(self, name: str) -> StatedNetwork:
         return replace(self, graph=replace(self.graph, name=name))

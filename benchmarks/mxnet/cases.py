@@ -10,9 +10,11 @@ from memonger.zoo import nets
 
 from .published import PUBLISHED, Published
 
-#: Methods of the comparison. "mxnet" is no plan, "mirror" MXNET_BACKWARD_DO_MIRROR=1; the others
-#: are methods of ``memonger.plan``, "auto" once for each use of operator variants.
-METHODS = ("mxnet", "mirror", "sublinear", "chen", "ogc", "auto:none", "auto:exact", "auto:all")
+#: What stock MXNet runs: no plan, MXNET_BACKWARD_DO_MIRROR=1, and the marks of dmlc's rule.
+STOCK = ("mxnet", "mirror", "sublinear")
+#: Methods of the comparison: the others are those of ``memonger.plan``, "auto" once for each use of
+#: operator variants.
+METHODS = (*STOCK, "chen", "ogc", "auto:none", "auto:exact", "auto:all")
 #: Networks of the comparison and of the ready plans: those of the published tables, and language
 #: models, an attention network, a GAN and the large AmoebaNet.
 COMPARED = (*dict.fromkeys(row.network for row in PUBLISHED), "lstm_lm_35", "lstm_lm_200",

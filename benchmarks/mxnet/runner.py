@@ -1,7 +1,6 @@
 """Runs cases of the benchmark: plans, counts bytes, and on request trains and measures."""
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 import time
@@ -9,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from memonger.mx.calls.calls import estimate, measure, plan
+from memonger.mx.calls.dmlc import search_plan
 from memonger.mx.costs.models import Profile
 from memonger.mx.plugin import loading as native
 from memonger.mx.plugin.environment import variable
@@ -16,7 +16,7 @@ from memonger.util.errors import InfeasibleBudget, MemongerError
 from memonger.util.units import format_bytes, format_distinct
 from memonger.zoo import nets
 
-from .cases import Case, Row, by_network
+from .cases import STOCK, Case, Row, by_network
 
 
 @dataclass(frozen=True)
@@ -38,29 +38,25 @@ def make_plan(case: Case, net: nets.Net, pool_bytes: int, fixed_bytes: int,
               settings: Settings) -> Any:
     """The plan of a case; ``pool_bytes`` and ``fixed_bytes`` are those of stock MXNet."""
     method, _, variants = case.method.partition(":")
-    symbol = net.symbol
-    if method == "sublinear" and "hints" in nets.options(net.name):
-        # The example's author marked the dividing points for this method.
-        symbol = nets.build(net.name, net.batch, **{**dict(case.options), "hints": True}).symbol
     budget, goal = None, case.goal()
     if goal is not None:
         kind, share = goal
         budget = int(share * pool_bytes) + fixed_bytes if kind == "pool" else \
             int(share * (pool_bytes + fixed_bytes))
-    with contextlib.ExitStack() as stack:
-        if method == "sublinear":  # as in dmlc/mxnet-memonger: by MXNet's own mirroring
-            native.load()
-            stack.enter_context(native.switched(False, False))
-        return plan(symbol, budget=budget, method=method, variants=variants or "none",
-                    costs=settings.costs, time_limit=settings.time_limit_s, shapes=net.shapes,
-                    ctx=settings.ctx)
+    return plan(net.symbol, budget=budget, method=method, variants=variants or "none",
+                costs=settings.costs, time_limit=settings.time_limit_s, shapes=net.shapes,
+                ctx=settings.ctx)
 
 
-def stock_estimate(net: nets.Net, costs: Any, ctx: Any = None) -> Any:
-    """The estimate for stock MXNet: the plugin reads the network and changes nothing."""
+def stock_estimate(net: nets.Net, costs: Any, ctx: Any = None, searched: bool = False) -> Any:
+    """The estimate for stock MXNet: the plugin reads the network and changes nothing.
+
+    ``searched``: with the marks that dmlc's rule sets for MXNet's own mirroring.
+    """
     native.load()
     with native.switched(False, False):
-        return estimate(net.symbol, shapes=net.shapes, costs=costs, ctx=ctx)
+        symbol = search_plan(net.symbol, shapes=net.shapes) if searched else net.symbol
+        return estimate(symbol, shapes=net.shapes, costs=costs, ctx=ctx)
 
 
 def run_cases(cases: Sequence[Case], settings: Settings, jobs: int = 1,
@@ -144,11 +140,16 @@ class NetworkRuns:
             return replace(row, status="failed", error=_first_line(error))
 
     def _plan(self, case: Case, row: Row) -> Row:
-        if case.method in ("mxnet", "mirror"):
+        if case.method in STOCK:
             found = self.unplanned
             if case.method == "mirror":
                 with variable("MXNET_BACKWARD_DO_MIRROR", "1"):
                     found = stock_estimate(self.net, self.settings.costs, self.settings.ctx)
+            elif case.method == "sublinear":
+                net = self.net
+                if "hints" in nets.options(net.name):  # the example's author marked where to divide
+                    net = nets.build(net.name, net.batch, **{**dict(case.options), "hints": True})
+                found = stock_estimate(net, self.settings.costs, self.settings.ctx, True)
             base_s = self.unplanned.graph.time_s
             return replace(
                 row, pool_bytes=found.pool_bytes, total_bytes=self.fixed_bytes + found.pool_bytes,
@@ -198,7 +199,7 @@ class Trainer:
         share of the total would ask too much of a smaller batch, where parameters and what
         operators copy weigh more.
         """
-        if case.method in ("mxnet", "mirror"):
+        if case.method in STOCK:
             return None
         if case.published:
             share = case.published.share

@@ -202,7 +202,7 @@ def _plugin() -> Iterator[Finding]:
             load()
         except Exception as error:  # PluginError with the reason, or MXNet's own
             yield Finding(subject, one_line(error), PROBLEM,
-                          "without it memonger plans for stock mirroring only"
+                          "networks of MXNet are planned with it"
                           if subject == "plugin" else "it makes the plans")
         else:
             yield Finding(subject, "loaded")

@@ -16,7 +16,6 @@ def plan_record(plan: Plan) -> Dict[str, Any]:
     decisions = plan.decisions
     return {
         "status": plan.status.value, "advice": plan.status.advice, "method": plan.method,
-        **({"backend": plan.backend} if plan.graph.shares_buffers else {}),
         "storage": plan.storage, "costs": plan.costs,
         "pool_bytes": plan.pool_bytes, "baseline_pool_bytes": plan.baseline_pool_bytes,
         "total_bytes": plan.total_bytes, "baseline_total_bytes": plan.baseline_total_bytes,

@@ -35,7 +35,7 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
     call.
 
     Raises InfeasibleBudget if no plan was found whose executor stays within the budget.
-    Raises InputError, PluginError if the request does not fit the network or the backend.
+    Raises InputError if the request does not fit the network.
     """
     network = offered(network, request)
     graph, outside_bytes = network.graph, network.outside_bytes
@@ -120,8 +120,8 @@ def search_options(network: Network, request: PlanRequest,
         elif op.force_mirroring == "False" and not op.is_backward and index not in again:
             kept += (index,)
     return Options(
-        time_limit_s=request.time_limit, storage=network.storage, backend=network.backend,
-        variants=request.variants, keep=kept, recompute=again, progress=request.progress,
+        time_limit_s=request.time_limit, storage=network.storage, variants=request.variants,
+        keep=kept, recompute=again, progress=request.progress,
         costs=network.costs, objective="memory" if request.budget is None else "time",
         max_overhead=max_overhead, fixed_bytes=outside_bytes,
         max_clones=request.max_clones, bound=request.prove, without=request.without,

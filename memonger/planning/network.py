@@ -32,11 +32,6 @@ class Network(Protocol):
         ...
 
     @property
-    def backend(self) -> str:
-        """Which executor runs the plan: "plugin" (exact recomputation) or "stock" (mirroring)."""
-        ...
-
-    @property
     def costs(self) -> str:
         """Where op times come from, for the record."""
         ...
@@ -54,13 +49,6 @@ class Network(Protocol):
     @property
     def is_foreseen(self) -> bool:
         """Whether all bytes of a plan are known before it is applied and bound."""
-        ...
-
-    def method(self, asked: str) -> str:
-        """The method that plans where ``asked`` is asked for.
-
-        Raises PluginError if the backend cannot follow that method.
-        """
         ...
 
     def named(self, name: str) -> "Network":

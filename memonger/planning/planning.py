@@ -138,7 +138,6 @@ def plan_network(network: Network, request: PlanRequest,
     Raises NoPlanInTime if the search was interrupted before it found a plan.
     """
     started_s = time.perf_counter() if started_s is None else started_s
-    request = replace(request, method=network.method(request.method))
     if request.budget == KNEE:
         request = at_knee(request, network.unplanned.total_bytes,
                           lambda asked: plan_network(network, asked))

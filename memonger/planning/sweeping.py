@@ -48,7 +48,7 @@ def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = Non
     asked, budgets = plan.options, list(budgets)
     options = Options(
         time_limit_s=time_limit / max(len(budgets), 1), storage=plan.storage,
-        backend=plan.backend, costs=plan.costs, variants=asked.get("variants", "none"),
+        costs=plan.costs, variants=asked.get("variants", "none"),
         keep=pins(plan.graph, asked.get("keep", ()), "keep"),
         recompute=pins(plan.graph, asked.get("recompute", ()), "recompute"),
         max_clones=asked.get("max_clones", 0), fixed_bytes=dict(plan.fixed_bytes))

@@ -15,7 +15,7 @@ from ..memory.storage import StoragePlan, never_written_bytes, plan_storage, poo
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..util.errors import InvalidPlan
 from ..util.type_checks import check_types
-from .plan import UNIT_TIMES, Plan
+from .plan import Plan
 from .validate import structure
 
 #: Categories of ``Plan.fixed_bytes``, and of the tensors that they add up.
@@ -37,7 +37,7 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
         check_types([plan.schedule, *plan.schedule.steps])
         if plan.graph is not graph and plan.graph != graph:
             raise ValueError("it is for another graph")
-        problems = [str(problem) for problem in structure(graph, plan.schedule, plan.backend)] or [
+        problems = [str(problem) for problem in structure(graph, plan.schedule)] or [
             "%s runs again" % graph.ops[op].name
             for op in sorted(set(plan.schedule.recomputed()) & set(keep))] or _pools(
                 plan, pool_bytes(graph, expand(graph, {}), _unplanned_model(plan)))
@@ -60,14 +60,9 @@ def contradictions(plan: Plan) -> List[str]:
     largest ready plan (13 000 steps), one second for 30 000 ops. In Python the last would take
     hours; without the C++ library the pools are only compared with the bytes alive at the worst
     step, which they cannot be below.
-
-    Plans made without the plugin hold no gradients, and pools in the whole megabytes that MXNet
-    prints: of them nothing can be said.
     """
-    if plan.costs == UNIT_TIMES and plan.backend == "stock":
-        return []
     unplanned = plan_storage(plan.graph, expand(plan.graph, {}), _unplanned_model(plan))
-    problems = [str(problem) for problem in structure(plan.graph, plan.schedule, plan.backend)] \
+    problems = [str(problem) for problem in structure(plan.graph, plan.schedule)] \
         or _pools(plan, unplanned.pool_bytes)
     follows = _fixed_bytes(plan, unplanned)
     unwritten = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]

@@ -85,8 +85,6 @@ class Plan:
     #: Where the op times come from: "roofline: cpu", "profile: <device>", "units",
     #: ``UNIT_TIMES``.
     costs: str = "units"
-    #: Which executor runs the plan: "plugin" (exact recomputation) or "stock" (mirroring).
-    backend: str = "plugin"
     #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
     #: bytes).
     storage: str = "best"

@@ -37,7 +37,7 @@ FORMAT = "memonger plan"
 _AGAIN = "make the plan again with memonger plan"
 _OF_ANOTHER = "it is %s; memonger plan -o writes plan files"
 #: Fields that are written as they are.
-_PLAIN = ("method", "budget_bytes", "bound", "minimum_total_bytes", "costs", "backend", "storage")
+_PLAIN = ("method", "budget_bytes", "bound", "minimum_total_bytes", "costs", "storage")
 
 
 def save_plan(plan: Plan, path: str) -> None:
@@ -140,9 +140,8 @@ def loads(text: str) -> Plan:
         if min(plan.pool_bytes, plan.baseline_pool_bytes,
                *(size for name, size in outside if name != "never_written")) < 0:
             raise ValueError("sizes cannot be negative")
-        if plan.storage not in STORAGES or plan.backend not in ("plugin", "stock"):
-            raise ValueError("storage %r and backend %r are not known"
-                             % (plan.storage, plan.backend))
+        if plan.storage not in STORAGES or data.get("backend", "plugin") != "plugin":
+            raise ValueError("storage %r, or what runs the plan, is not known" % plan.storage)
         if plan.bound > max(0.0, plan.overhead) + 1e-9 or \
                 (plan.minimum_total_bytes or 0) > plan.total_bytes:
             raise ValueError("it is better than its bounds allow")

@@ -60,11 +60,10 @@ def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
     return [None if op.placeholder else op for op in ops]
 
 
-def structure(graph: Graph, schedule: Schedule, backend: str = "plugin") -> List[Problem]:
+def structure(graph: Graph, schedule: Schedule) -> List[Problem]:
     """What keeps a schedule from running, or from giving the results of the unplanned step.
 
-    O(size of the schedule): every plan passes it before a user gets it. Where clones run is not
-    looked at for stock MXNet, which runs copies that no op reads.
+    O(size of the schedule): every plan passes it before a user gets it.
     """
     problems = _variants(graph, schedule)
     if problems:
@@ -74,7 +73,7 @@ def structure(graph: Graph, schedule: Schedule, backend: str = "plugin") -> List
     if problems:
         return problems
     running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
-    for check in (_runs, _outputs) if backend == "stock" else (_runs, _clones, _outputs, _guards):
+    for check in (_runs, _clones, _outputs, _guards):
         problems += check(graph, schedule, running)
     return problems
 

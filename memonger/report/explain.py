@@ -237,8 +237,7 @@ def _variants(facts: Facts, fact: OpFacts, reasons: Optional[Reasons]) -> List[s
     """What else could stand in the op's place, or why nothing can."""
     plan = facts.plan
     asked = plan.options.get("variants", "none")
-    if asked == "none" or plan.backend == "stock" or not plan.original_json \
-            or _variant_in_use(fact):
+    if asked == "none" or not plan.original_json or _variant_in_use(fact):
         return []
     offered = [variant.name for variant in plan.graph.variants if variant.op == fact.op]
     if offered:

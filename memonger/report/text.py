@@ -188,8 +188,6 @@ def _what_was_done(facts: Facts) -> List[str]:
             of_variants if plan.time_is_known else UNKNOWN_TIME,
             ", ".join("%s: %d" % item for item in sorted(used.items()))))
     words.append("times: " + costs_words(plan.costs))
-    if plan.backend == "stock":
-        words.append("runs on MXNet's own mirroring, without the plugin")
     return [" · ".join(words)]
 
 

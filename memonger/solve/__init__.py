@@ -153,7 +153,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
 def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     """The plan with its lower bound; where they meet, the plan is proven optimal."""
     graph = plan.graph
-    if not graph.time_s > 0 or plan.backend == "stock" or plan.bounded:
+    if not graph.time_s > 0 or plan.bounded:
         return plan
     from .mip.bounds import overhead_bound
     from .mip.least_bytes import pool_limit_bytes

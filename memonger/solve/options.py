@@ -33,8 +33,6 @@ class Options:
     effort: float = 1.0
     #: How memory is counted: one of :data:`memonger.memory.storage.STORAGES`.
     storage: str = "best"
-    #: Who runs the plan: "plugin" (clones as decided) or "stock" (MXNet's mirroring).
-    backend: str = "plugin"
     #: Ids of ops that must not run again.
     keep: Tuple[int, ...] = ()
     #: Ids of ops whose values must not stay from forward to backward.
@@ -75,8 +73,6 @@ class Options:
         if self.variants not in VARIANTS:
             raise InputError("variants must be one of %s, not %r"
                              % (", ".join(VARIANTS), self.variants))
-        if self.backend not in ("plugin", "stock"):
-            raise InputError("backend must be plugin or stock, not %r" % self.backend)
         if self.objective not in ("time", "memory"):
             raise InputError("objective must be time or memory, not %r" % self.objective)
         if not self.time_limit_s > 0:

@@ -140,11 +140,10 @@ def rebuild(opened: Any, item: Mapping[str, Any], budget_bytes: int,
     """The plan of one entry, and the bytes of the pool when its symbol is bound here."""
     from ..graph.in_use import graph_in_use
     from ..graph.schedule import Schedule, expand
-    from ..mx.plugin import loading as native
     from ..solve.options import Options
     from ..solve.result import build_plan
     if item["variants"]:
-        opened = opened.with_variants(exact_only=True)
+        opened = opened.offering("exact")
     graph = opened.graph
     wanted = {tuple(pair) for pair in item["variants"]}
     variants = tuple(i for i, v in enumerate(graph.variants)
@@ -154,7 +153,7 @@ def rebuild(opened: Any, item: Mapping[str, Any], budget_bytes: int,
         op, served = (entry, []) if isinstance(entry, int) else entry
         recompute[op] = {(reader, number): clone for reader, number, clone in served}
     steps = expand(graph_in_use(graph, Schedule((), variants)), recompute).steps
-    options = Options(storage=opened.storage, backend=native.backend(), costs=opened.costs,
+    options = Options(storage=opened.storage, costs=opened.costs,
                       fixed_bytes=opened.outside_bytes)
     pool_budget = budget_bytes - sum(opened.outside_bytes.values())
     plan = build_plan(graph, Schedule(steps, variants), item["method"], options, pool_budget,
@@ -168,7 +167,6 @@ def rebuild(opened: Any, item: Mapping[str, Any], budget_bytes: int,
 def _restore(opened: Any, item: Mapping[str, Any], budget_bytes: int,
              data: Mapping[str, Any]) -> Plan:
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
-    from ..mx.plugin import loading as native
     from ..mx.rewrite.load import is_numpy
     plan, found_bytes = rebuild(opened, item, budget_bytes, data)
     if found_bytes != item["pool_bytes"]:
@@ -178,7 +176,6 @@ def _restore(opened: Any, item: Mapping[str, Any], budget_bytes: int,
     shapes = opened.runner.binding.shapes
     return replace(plan, bound=item["bound"], original_json=to_json(opened.symbol),
                    numpy_arrays=is_numpy(opened.symbol), budget_bytes=budget_bytes,
-                   backend=native.backend(),
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
                                        for name, shape in sorted(shapes.items())}})

@@ -36,17 +36,9 @@ def convolutions(depth=6, dropout=False):
         return mx.sym.SoftmaxOutput(x, name="softmax")
 
 
-@pytest.fixture(params=["plugin", "stock"])
-def backend(request):
-    plugin = request.param == "plugin"
-    with native.switched(plugin, plugin):
-        yield request.param
-
-
-def test_sublinear_plan_is_smaller_exact_and_trains_the_same(backend):
+def test_sublinear_plan_is_smaller_exact_and_trains_the_same():
     net = convolutions(dropout=True)
     plan = memonger.plan(net, method="sublinear", **SHAPES)
-    assert plan.backend == backend
     assert plan.pool_bytes < plan.baseline_pool_bytes
     assert plan.pool_bytes == read(plan.symbol, SHAPES).pool_bytes
     assert plan.decisions["drop"] == "keep"
@@ -109,7 +101,7 @@ def test_search_plan_tries_every_threshold_and_no_choice_twice(monkeypatch):
     assert len(measured) == len({schedule.recomputed() for schedule in measured}) > 2
 
 
-def test_a_planned_symbol_is_planned_anew(backend):
+def test_a_planned_symbol_is_planned_anew():
     net = convolutions(dropout=True)
     first = memonger.plan(net, method="sublinear", **SHAPES)
     again = memonger.plan(first.symbol, method="sublinear", **SHAPES)
@@ -122,14 +114,17 @@ def test_a_planned_symbol_is_planned_anew(backend):
     assert memonger.estimate(first.symbol, **SHAPES).pool_bytes == first.pool_bytes
 
 
-@pytest.mark.parametrize("method", ["chen", "ogc", "local", "milp"])
-def test_methods_that_stock_mxnet_cannot_run_are_refused_there(method):
-    """Their plans promised memory that MXNet's own mirroring does not save."""
+@pytest.mark.parametrize("call, options", [
+    (memonger.plan, {}), (memonger.plan, {"method": "sublinear"}), (memonger.sweep, {}),
+    (memonger.max_batch, {"budget": "1GB"}), (memonger.search_plan, {"budget": "50%"})])
+def test_plans_that_stock_mxnet_cannot_run_are_refused_there(call, options):
+    """They promise memory that MXNet's own mirroring does not save."""
     with native.switched(False, False):
-        with pytest.raises(PluginError, match="%s.*native.enable" % method):
-            memonger.plan(convolutions(), method=method, **SHAPES)
-        plan = memonger.plan(convolutions(), time_limit=0.3, **SHAPES)
-    assert (plan.backend, plan.options["method"]) == ("stock", "sublinear")
+        with pytest.raises(PluginError, match="switched off; memonger.native.enable"):
+            call(convolutions(), **options, **SHAPES)
+        assert memonger.estimate(convolutions(), **SHAPES).total_bytes > 0
+        marked = memonger.make_mirror_plan(convolutions(), 10**6, **SHAPES)
+    assert "force_mirroring" in marked.tojson() and "memonger_recompute" not in marked.tojson()
 
 
 def test_shapes_come_as_arguments_as_a_dictionary_or_from_an_iterator():

@@ -78,12 +78,3 @@ def test_a_block_is_not_mirrored_in_any_case(monkeypatch):
         assert sum(record["pool_bytes"] for record in records) == plans[-1].pool_bytes
     assert plans[0].baseline_total_bytes == plans[1].baseline_total_bytes
     assert plans[0].decisions == plans[1].decisions and plans[0].notes == plans[1].notes
-
-
-def test_without_the_plugin_it_is_said(monkeypatch):
-    monkeypatch.setenv("MXNET_BACKWARD_DO_MIRROR", "1")
-    with native.switched(False, False):
-        plan = memonger.plan(network(), budget="99%", **SHAPES)
-        assert bound(plan.symbol)[0] == plan.pool_bytes
-    assert any("MXNET_BACKWARD_DO_MIRROR is set, and without the plugin" in note
-               for note in plan.notes)

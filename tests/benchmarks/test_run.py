@@ -249,7 +249,7 @@ def test_an_error_is_a_row_and_not_the_end():
 @pytest.mark.slow
 @needs_plugin
 def test_measured_and_predicted_stand_side_by_side(tmp_path, capsys):
-    code = main(["attention_small", "--batch", "64", "--methods", "sublinear", "--measure",
+    code = main(["attention_small", "--batch", "64", "--methods", "chen", "--measure",
                          "--measure-memory", "200MB", "--steps", "2", "-o", str(tmp_path)])
     assert code == 0
     printed = capsys.readouterr().out

@@ -92,7 +92,7 @@ def test_a_plugin_that_cannot_work_is_a_problem(monkeypatch, capsys, refusal):
     monkeypatch.setattr("memonger.mx.plugin.loading.load", refuse)
     finding, = find(doctor.examine(), "plugin")
     assert (finding.state, finding.value) == ("problem", str(refusal))
-    assert "stock mirroring only" in finding.advice
+    assert "networks of MXNet" in finding.advice
     assert main(["doctor"]) == 1
     assert "plugin" in capsys.readouterr().out
 

@@ -10,7 +10,6 @@ import strategies
 from mx.random_symbols import random_symbol
 
 import memonger
-from memonger import native
 from memonger.mx.capture.record import read
 from memonger.mx.check.verify import verify
 from memonger.mx.symbol.common_subexpressions import symbol_text
@@ -89,15 +88,6 @@ def test_the_marks_are_kept_and_overruled():
     every = memonger.plan(net, keep=["*"], variants="none", time_limit=0.3, shapes=shapes)
     assert every.pool_bytes == read(every.symbol, shapes).pool_bytes
     assert "tanh0_mirror" not in [op.name for op in read(every.symbol, shapes).graph.ops]
-
-
-@pytest.mark.parametrize("seed", range(410, 412))
-def test_stock_mirroring_of_marked_networks_has_a_true_pool(seed):
-    symbol, shapes = random_symbol(seed)
-    with native.switched(False, False):
-        plan = memonger.plan(marked(symbol, seed), shapes=shapes)
-        assert not [note for note in plan.notes if "predicted" in note]
-        assert read(plan.symbol, shapes).pool_bytes == plan.pool_bytes
 
 
 def test_a_name_is_no_pattern_where_an_op_has_it():

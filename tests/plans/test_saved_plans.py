@@ -86,8 +86,7 @@ def test_the_bytes_of_a_saved_gluon_plan_are_confirmed():
 def test_plans_of_random_networks_are_confirmed(seed):
     draw = random.Random(seed)
     symbol, shapes = random_symbol(seed, 8)
-    with native.switched(*draw.choice([(True, True, True), (True, True), (False, True),
-                                       (False, False)])):
+    with native.switched(*draw.choice([(True, True, True), (True, True), (True, False)])):
         plan = memonger.plan(symbol, variants=draw.choice(("none", "all")), time_limit=0.1,
                              grad_req=draw.choice(("write", "add")), shapes=shapes)
     assert contradictions(plan) == []
@@ -98,7 +97,7 @@ def test_a_pool_other_than_predicted_is_told_and_confirmed(monkeypatch):
     """MXNet's own allocation, told what to share by its environment variable."""
     monkeypatch.setenv("NNVM_EXEC_MATCH_RANGE", "0")
     symbol, shapes = random_symbol(1, 8)
-    with native.switched(False, False):
+    with native.switched(True, False):
         plan = memonger.plan(symbol, time_limit=0.2, shapes=shapes)
     [note] = [note for note in plan.notes if "were predicted" in note]
     assert "%d bytes" % plan.pool_bytes in note

@@ -266,7 +266,7 @@ def test_users_solver_is_called_by_name():
     (Options(storage="disk"), "local", "storage"), (Options(variants="some"), "local", "variants"),
     (Options(), "magic", "unknown method"), (Options(time_limit_s=0), "local", "time_limit"),
     (Options(keep=(1,), recompute=(1,)), "local", "both"), (Options(effort=-1), "local", "effort"),
-    (Options(objective="fun"), "local", "objective"), (Options(backend="x"), "local", "backend"),
+    (Options(objective="fun"), "local", "objective"),
     (Options(max_overhead=-1), "local", "overhead")])
 def test_bad_options(options, method, message):
     with pytest.raises(InputError, match=message):

@@ -149,7 +149,6 @@ def _planned_on(name: str, network: BoundNetwork, request: PlanRequest) -> Plan:
 def _together(whole: BoundNetwork, parts: List[Plan], request: PlanRequest,
               budgets: Mapping[str, Budget], limits: Mapping[str, int], started_s: float) -> Plan:
     """The decisions of all devices as a plan of the network, confirmed by binding it."""
-    request = replace(request, method=whole.method(request.method))
     network = offered(whole, request)
     number_of = {(offer.name, offer.choices): number
                  for number, offer in enumerate(network.graph.variants)}

@@ -61,14 +61,19 @@ def search_plan(symbol: Any, ntrial: int = 6, type_dict: Optional[Mapping[str, A
     check.whole_number("ntrial", ntrial, 0)
     if budget is not None:
         return plan(symbol, budget=budget, type_dict=type_dict, shapes=given).symbol
-    if not native.available():
+    if not _recomputes():
         return mirrored(symbol, Binding(given, type_dict), ntrial)
     from ...solve import solve
     from ...solve.options import Options
     network = open_network(symbol, Binding(given, type_dict))
     found = solve(network.graph, None, "sublinear", Options(
-        ntrial=ntrial, time_limit_s=math.inf, storage=network.storage, backend=native.backend()))
+        ntrial=ntrial, time_limit_s=math.inf, storage=network.storage))
     return network.apply(found)
+
+
+def _recomputes() -> bool:
+    """Whether the plugin runs plans in this process; else dmlc's rule is for MXNet's mirroring."""
+    return native.available() and native.backend() == "plugin"
 
 
 def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, int]] = None,
@@ -96,15 +101,16 @@ def make_mirror_plan(symbol: Any, threshold: int, plan_info: Optional[Dict[str, 
     ShapeError, InputError, BindError
         If the input cannot be used.
     """
-    from ...solve.baselines.sublinear import divide, schedule_of
+    from ...graph.stock_mirroring import safe_to_mirror
+    from ...solve.baselines.sublinear import divide
     from ..symbol.planned_symbol import apply_mirroring
     given = gather_shapes(make_mirror_plan, symbol, shapes, named_shapes)
     threshold_bytes = int(check.real_number("threshold", threshold) * 2**20)
-    if native.available():
+    if _recomputes():
         network = open_network(symbol, Binding(given, type_dict))
         symbol, graph = network.symbol, network.graph
         segments = divide(graph, threshold_bytes)
-        _, recomputed = schedule_of(graph, segments.recomputed, "stock")
+        recomputed = set(safe_to_mirror(graph, set(segments.recomputed)))
     else:
         symbol = without_plan(symbol)
         graph = forward_graph(symbol, infer_arguments(symbol, given, type_dict))

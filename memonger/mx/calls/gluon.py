@@ -17,7 +17,7 @@ import numpy as np
 from ...plans.plan import Budget, Plan
 from ...report.progress import shows_progress
 from ...util import argument_checks as check
-from ...util.errors import InputError, PluginError
+from ...util.errors import InputError
 from ..memory.stated_gpu import place, resolve_budget
 from ..plugin import loading as native
 from ..plugin.environment import mxnet
@@ -73,9 +73,6 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     if not block._active and not isinstance(block, mxnet().gluon.SymbolBlock):
         raise InputError("hybridize the block before planning it: block.hybridize()")
     native.load()
-    if native.backend() == "stock":
-        raise PluginError("stock MXNet does not recompute in Gluon blocks; switch the plugin on: "
-                          "memonger.native.enable()")
     known = {*inspect.signature(PlanRequest).parameters, "costs", "optimizer", "optimizer_params"}
     unknown = sorted(set(options) - known)
     named = {name: options.pop(name) for name in unknown if takes_by_name(block, name)}

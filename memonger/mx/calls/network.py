@@ -13,12 +13,10 @@ from ...memory.storage import plan_storage
 from ...planning.estimate import Estimate
 from ...plans.footprint import Footprint
 from ...plans.plan import Plan
-from ...util.errors import PluginError
 from ...util.gc_pause import paused
 from ...util.units import format_bytes
 from ..capture.devices import away
 from ..plugin import loading as native
-from ..plugin.environment import mirrors_by_itself
 from ..rewrite.apply import apply_plan_to, asks_for_arena, is_planned, unforced
 from ..rewrite.load import is_numpy
 from ..rewrite.variant_graph import with_variants
@@ -62,11 +60,6 @@ class BoundNetwork:
         return "best" if model == "arena" and not fits else model
 
     @property
-    def backend(self) -> str:
-        """ "plugin" or "stock"."""
-        return native.backend()
-
-    @property
     def record(self) -> Dict[str, Any]:
         """Shapes, types, gradient requests, costs and optimizer, to be saved with a plan."""
         return {**self.runner.binding.record(self.form.captured.arguments), **self.asked}
@@ -82,28 +75,15 @@ class BoundNetwork:
         """False on a GPU, where what a form takes outside the pool shows when it is bound."""
         return self.runner.device is None
 
-    def method(self, asked: str) -> str:
-        """Without recomputation by the plugin the one that mirroring can follow."""
-        if self.backend != "stock":
-            return asked
-        if asked not in ("auto", "sublinear"):
-            raise PluginError("method %r needs the plugin's exact recomputation, which is switched "
-                              "off; memonger.native.enable() switches it on, and method sublinear "
-                              "plans for MXNet's own mirroring" % asked)
-        return "sublinear"
-
     def named(self, name: str) -> BoundNetwork:
         """The same, called ``name``."""
         return replace(self, graph=replace(self.graph, name=name))
 
     def offering(self, variants: str) -> BoundNetwork:
         """The same, its graph offering the operator variants that the symbol allows."""
-        if variants == "none" or self.backend != "plugin":
+        if variants == "none":
             return self
-        return self.with_variants(exact_only=variants == "exact")
-
-    def with_variants(self, exact_only: bool) -> BoundNetwork:
-        """The same with operator variants, whatever runs the plan."""
+        exact_only = variants == "exact"
         # The plans of a sweep share the graph, and with it what is derived from it.
         derived, key = self.graph.derived, ("with variants", exact_only)
         if key not in derived:
@@ -175,11 +155,7 @@ class BoundNetwork:
         """A solver's answer with its symbol, beside what stock MXNet takes."""
         predicted, notes = None, plan.notes
         unplanned_bytes = self.unplanned.pool_bytes
-        if self.backend == "stock" and mirrors_by_itself() and self.runner.reshape is None:
-            notes += ("MXNET_BACKWARD_DO_MIRROR is set, and without the plugin MXNet mirrors ops "
-                      "beside the plan's; unset it, or switch the plugin on: "
-                      "memonger.native.enable()",)
-        elif self.mirrored:
+        if self.mirrored:
             predicted = plan.baseline_pool_bytes
             notes += ("MXNET_BACKWARD_DO_MIRROR is set: without a plan MXNet mirrors ops, and its "
                       "pool takes %d bytes, or %d with the variable unset; with the plan it "

@@ -12,6 +12,7 @@ from ...graph.types import Graph
 from ...memory.storage import never_written_bytes, plan_storage
 from ...memory.workspace import objects_bytes
 from ...plans.footprint import Footprint
+from ...util.errors import PluginError
 from ...util.gc_pause import paused
 from ..capture.devices import counted
 from ..capture.record import Captured
@@ -42,8 +43,13 @@ def open_network(symbol: Any, binding: Binding, costs: Any = "auto",
     ``as_it_is`` a plan on the symbol and the user's ``force_mirroring`` show in the graph; else the
     plan is taken off, and the marks are hints on the ops. ``copies_stay``: who runs the network
     keeps the copies between MKLDNN's layouts and others, as executors do.
+
+    Raises PluginError where plans could not run: the plugin's recomputation is switched off.
     """
     native.load()
+    if not as_it_is and native.backend() != "plugin":
+        raise PluginError("plans run by the plugin's recomputation, which is switched off; "
+                          "memonger.native.enable() switches it on")
     symbol = symbol if as_it_is else without_plan(symbol)
     network = symbol if as_it_is else unforced(symbol)
     device = device_of(binding.memory_ctx)

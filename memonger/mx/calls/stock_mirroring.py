@@ -1,4 +1,4 @@
-"""dmlc's rule on stock MXNet, for ``search_plan`` where the native plugin is missing.
+"""dmlc's rule on stock MXNet, for ``search_plan`` where the plugin is missing or switched off.
 
 Forward ops and shapes come from the symbol, thresholds are tried as in Chen et al. 2016, and each
 trial is bound without allocation and judged by what ``debug_str`` prints, whole megabytes at
@@ -94,9 +94,9 @@ def _fragile(ops: Sequence[Op], index: int) -> Op:
 def mirrored(symbol: Any, binding: Binding, ntrial: int = 6) -> Any:
     """The symbol with the marks of the best of some thresholds; no worse than without marks.
 
-    Bytes are what MXNet prints. A warning says that the plugin is missing.
+    Bytes are what MXNet prints. A warning says what the plugin is missing for.
     """
-    logger.warning("planning without the native plugin (%s): stock mirroring only, sizes in whole "
+    logger.warning("planning by dmlc's rule for MXNet's own mirroring (plugin %s), sizes in whole "
                    "megabytes", native.status())
     symbol = without_plan(symbol)
     arguments = infer_arguments(symbol, binding.shapes, binding.type_dict, binding.grad_req)

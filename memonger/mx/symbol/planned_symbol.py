@@ -2,7 +2,7 @@
 
 Only attributes are added, so arguments, aux states, outputs and their names stay, checkpoints
 interchange, and a MXNet without the plugin trains the planned symbol as if it were not planned.
-The meaning of the attributes is explained in CONTRIBUTING.md, "The two backends".
+The meaning of the attributes is explained in CONTRIBUTING.md, "Attributes of planned symbols".
 """
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RECOMPUTE = "__memonger_recompute__"
 #: "arena": executors of the symbol have one piece of memory with their tensors at offsets.
 STORAGE = "__memonger_storage__"
 FORCE_MIRRORING = "__force_mirroring__"
-#: What ``force_mirroring`` was before a stock plan set it; "" when there was none.
+#: What ``force_mirroring`` was before memonger set it; "" when there was none.
 BEFORE = "__memonger_force_mirroring_before__"
 
 
@@ -155,8 +155,6 @@ def _decisions_on(text: str, plan: Plan) -> str:
         return apply_recompute(text, _as_swapped(plan.graph, plan.schedule),
                                decisions_of(plan.graph, plan.schedule))
     recomputed = set(plan.schedule.recomputed())
-    if plan.backend == "stock":
-        return apply_mirroring(text, plan.graph, recomputed)
     text = apply_recompute(text, plan.graph, decisions_of(plan.graph, plan.schedule))
     if plan.method == "sublinear":
         # For a MXNet without the plugin: the part of the plan that stock mirroring runs safely.

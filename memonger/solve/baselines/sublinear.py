@@ -8,7 +8,7 @@ are no hints both the cut points of the network and every op are tried. The thre
 searched; the predicted pool decides.
 
 Not optimal: every op between two dividing points is run again whatever it costs, about one extra
-forward pass. It is the method that also works on stock MXNet, through ``force_mirroring`` alone.
+forward pass.
 """
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from typing import (
     Dict,
     FrozenSet,
     Generator,
+    Iterable,
     Iterator,
     List,
     NamedTuple,
     Optional,
-    Sequence,
     Set,
     Tuple,
 )
 
 from ...graph.schedule import Schedule, expand
-from ...graph.stock_mirroring import expand_mirrored, safe_to_mirror
 from ...graph.types import Graph
 from ...memory.storage import pool_bytes
 from ...memory.workspace import outside_pool_bytes
@@ -46,7 +45,7 @@ _TRIAL_S_PER_OP = 4e-5
 class Segments(NamedTuple):
     """Outcome of one threshold."""
 
-    #: Forward ops to run again, legal for the backend asked for.
+    #: Forward ops to run again.
     recomputed: Tuple[int, ...]
     #: Largest sum of output bytes between two dividing points.
     max_bytes: int
@@ -128,13 +127,9 @@ def thresholds(graph: Graph, ntrial: int) -> Iterator[Tuple[int, ...]]:
                 yield segments.recomputed
 
 
-def schedule_of(graph: Graph, recomputed: Sequence[int],
-                backend: str) -> Tuple[Schedule, Set[int]]:
-    """The schedule that a set of recomputed ops gives for a backend, and the set that is legal."""
-    if backend == "stock":
-        legal = set(safe_to_mirror(graph, set(recomputed)))
-        return expand_mirrored(graph, legal), legal
-    return expand(graph, {op: {} for op in recomputed}), set(recomputed)
+def schedule_of(graph: Graph, recomputed: Iterable[int]) -> Schedule:
+    """The schedule that runs these ops again."""
+    return expand(graph, {op: {} for op in recomputed})
 
 
 class Trial(NamedTuple):
@@ -156,14 +151,14 @@ def search(graph: Graph, options: Options) -> Iterator[Tuple[Trial, float]]:
     Parameters
     ----------
     options : Options
-        ``backend``, ``storage``, ``ntrial``, ``keep``, ``recompute`` and
-        ``time_limit_s`` matter; when the time is over, there are no more trials.
+        ``storage``, ``ntrial``, ``keep``, ``recompute`` and ``time_limit_s`` matter; when the time
+        is over, there are no more trials.
     """
     hinted = any(op.mirror_stage for op in graph.ops)
     families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
     # Near thresholds often choose the same ops.
     by_choice: Dict[Tuple[int, ...], Trial] = graph.derived.setdefault(
-        ("sublinear", options.storage, options.backend, options.keep, options.recompute), {})
+        ("sublinear", options.storage, options.keep, options.recompute), {})
     effort = Effort(options.time_limit_s, options.account)
     for number, candidates in enumerate(families):
         for trial, share in _search_family(graph, options, candidates, by_choice, effort):
@@ -188,11 +183,11 @@ def _search_family(graph: Graph, options: Options, candidates: Optional[FrozenSe
                 counted.add(segments.recomputed)
                 effort.spend(_TRIAL_S_PER_OP * len(graph.ops))
             if segments.recomputed not in by_choice:
-                schedule, legal = schedule_of(
-                    graph, sorted((set(segments.recomputed) | again) - keep), options.backend)
+                ops = tuple(sorted((set(segments.recomputed) | again) - keep))
+                schedule = schedule_of(graph, ops)
                 by_choice[segments.recomputed] = Trial(
                     pool_bytes(graph, schedule, options.storage),
-                    schedule.time_s(graph), threshold_bytes, tuple(sorted(legal)))
+                    schedule.time_s(graph), threshold_bytes, ops)
             mine.append(by_choice[segments.recomputed]._replace(threshold_bytes=threshold_bytes))
             yield mine[-1], min(1.0, len(known) / total)
         return known[threshold_bytes]
@@ -240,12 +235,11 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     if budget_bytes is not None:
         best = min((t for t in trials if t.pool_bytes <= budget_bytes),
                    key=lambda t: (t.time_s, t), default=best)
-    schedule, _ = schedule_of(graph, best.recomputed, options.backend)
-    plan = build_plan(graph, schedule, "sublinear", options, budget_bytes, notes=(
+    plan = build_plan(graph, schedule_of(graph, best.recomputed), "sublinear", options,
+                      budget_bytes, notes=(
         "dividing points every %s" % graph.format_size(best.threshold_bytes),))
     nothing = build_plan(graph, unplanned(graph), "sublinear", options, budget_bytes,
                          Status.NOT_NEEDED)
     if nothing.pool_bytes <= plan.pool_bytes and not options.recompute:
         plan = nothing
-    status = Status.INTERRUPTED if interrupted else plan.status
-    return replace(plan, backend=options.backend, status=status)
+    return replace(plan, status=Status.INTERRUPTED) if interrupted else plan

@@ -28,7 +28,7 @@ _TRIES = 4
 
 def boundaries_of(graph: Graph, options: Options) -> List[Boundary]:
     """Where a graph can be cut; empty where it cannot, or has two pools."""
-    if graph.pools == "cached_op" or options.backend != "plugin":
+    if graph.pools == "cached_op":
         return []
     boundaries = find_boundaries(graph)
     return boundaries if len(boundaries) >= _LEAST_BOUNDARIES else []

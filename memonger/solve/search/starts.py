@@ -23,7 +23,7 @@ _COARSE_OPS = 2500
 
 def baseline_schedules(graph: Graph, options: Options,
                        variants: Sequence[Tuple[int, ...]] = ((),)) -> Iterator[Schedule]:
-    """Schedules of the other methods, for the plugin.
+    """Schedules of the other methods.
 
     Parameters
     ----------
@@ -33,8 +33,6 @@ def baseline_schedules(graph: Graph, options: Options,
     variants : sequence of tuples of int
         Sets of variants to combine with recomputation.
     """
-    if options.backend != "plugin":
-        return
     from ..baselines import chen, ogc, sublinear
     pinned = set(options.keep)
     half_s = options.time_limit_s / (2 * len(variants))

@@ -51,7 +51,6 @@ class TracedNetwork:
     original: Optional[Plan] = None
 
     storage = "live"
-    backend = "plugin"
     elsewhere = ()
     is_foreseen = True
 
@@ -104,10 +103,6 @@ class TracedNetwork:
                     name: value * 1 for name, value in named.options.items()
                     if isinstance(value, (int, float))}}
                    if named is not None and named.options is not None else {})}
-
-    def method(self, asked: str) -> str:
-        """Any."""
-        return asked
 
     def named(self, name: str) -> TracedNetwork:
         """As it was read; the name is given there."""
