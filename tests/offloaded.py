@@ -72,14 +72,14 @@ def offloading(graph: Graph, chosen: Sequence[Move], seconds_per_byte: float,
                                    key=lambda pair: ("store wait fetch gate".index(pair[1]), pair)):
             slot[number, kind] = len(ops)
             move = chosen[number]
-            ops.append(Op("%s%d:%s" % (kind, number, graph.tensors[move.tensor].name), kind,
-                          (), (), kind in ("fetch", "gate"),
-                          placeholder=True, not_recomputable_because="a copy",
-                          stream="copy" if kind in ("store", "fetch") else "compute"))
+            ops.append(Op.of("%s%d:%s" % (kind, number, graph.tensors[move.tensor].name), kind,
+                             (), (), kind in ("fetch", "gate"),
+                             runs=False, not_recomputable_because="a copy",
+                             stream="copy" if kind in ("store", "fetch") else "compute"))
         if index < len(graph.ops):
             new_id[index] = len(ops)
             ops.append(graph.ops[index])
-    ops = [op if op.placeholder and op.kind in ("store", "wait", "fetch", "gate") else replace(
+    ops = [op if not op.runs and op.kind in ("store", "wait", "fetch", "gate") else replace(
         op, forward_op=new_id[op.forward_op],
         control_deps=tuple(new_id[other] for other in op.control_deps)) for op in ops]
     tensors = [replace(t, producer=new_id[t.producer]) for t in graph.tensors]
@@ -102,13 +102,13 @@ def offloading(graph: Graph, chosen: Sequence[Move], seconds_per_byte: float,
             tensors.append(replace(like, name="gate:" + name, producer=slot[number, "gate"],
                                    category="activation"))
             at = slot[number, "gate"]
-            ops[at] = replace(ops[at], inputs=(value,), outputs=(gate,), placeholder=False,
-                              inplace=(Inplace(0, 0, True),))
+            ops[at] = ops[at].changed(inputs=(value,), outputs=(gate,), runs=True,
+                                      inplace=(Inplace(0, 0, True),))
             parts.append((at, Implementation((back,), (gate,), inplace=(Inplace(0, 0, True),))))
         for reader in late_readers(graph, value):
             op = ops[new_id[reader]]
             if gates:
-                ops[new_id[reader]] = replace(op, inputs=tuple(
+                ops[new_id[reader]] = op.changed(inputs=tuple(
                     gate if t == value else t for t in op.inputs))
             else:
                 own = op.implementations[0]
@@ -130,13 +130,13 @@ def chain_of_two_streams() -> Graph:
     ops = []
     for index, name in enumerate("abcd"):
         tensors.append(Tensor(name, 8, index))
-        ops.append(Op(name, name, (index,), (index + 1,), time_s=1.0))
+        ops.append(Op.of(name, name, (index,), (index + 1,), time_s=1.0))
     gradient = 4
     for index in range(4, 8):
         forward = 7 - index
         tensors.append(Tensor("d" + "abcd"[forward], 8, index))
-        ops.append(Op("abcd"[forward] + "'", "grad", (gradient, forward + 1), (len(tensors) - 1,),
-                      True, forward, time_s=1.0))
+        ops.append(Op.of("abcd"[forward] + "'", "grad", (gradient, forward + 1),
+                         (len(tensors) - 1,), True, forward, time_s=1.0))
         gradient = len(tensors) - 1
     graph = Graph(tuple(tensors), tuple(ops), (gradient,), name="two streams")
     graph = offloading(graph, [Move(1, store=2, wait=4, fetch=6)], 0.125)
@@ -146,6 +146,6 @@ def chain_of_two_streams() -> Graph:
 
 def slower_copies(graph: Graph, factor: float) -> Graph:
     """The graph with copies that take so many times as long."""
-    return replace(graph, ops=tuple(replace(op, alternatives=tuple(
-        replace(other, time_s=factor * other.time_s) for other in op.alternatives))
+    return replace(graph, ops=tuple(replace(op, implementations=tuple(
+        replace(other, time_s=factor * other.time_s) for other in op.implementations))
         if op.stream == "copy" else op for op in graph.ops))

@@ -30,8 +30,8 @@ def random_graph(seed: int, inplace: bool, forward: int = 5) -> Graph:
         places = tuple(Inplace(i, 0, rng.random() < 0.3) for i in range(len(inputs))
                        if rng.random() < 0.3 and inplace
                        and tensors[inputs[i]].size_bytes == tensors[-1].size_bytes)
-        ops.append(Op(name, "op", inputs, (len(tensors) - 1,), backward, inplace=places,
-                      not_recomputable_because=reason, time_s=float(rng.randint(0, 6))))
+        ops.append(Op.of(name, "op", inputs, (len(tensors) - 1,), backward, inplace=places,
+                         not_recomputable_because=reason, time_s=float(rng.randint(0, 6))))
         return len(tensors) - 1
 
     made = []
@@ -120,13 +120,13 @@ def optimum(graph: Graph, budget: float) -> Optional[float]:
 
 def chain(sizes: Tuple[int, ...], times: Tuple[float, ...]) -> Graph:
     tensors = [Tensor("t%d" % i, size, i) for i, size in enumerate(sizes)]
-    ops = [Op("f%d" % i, "op", (i - 1,) if i else (), (i,), time_s=t)
+    ops = [Op.of("f%d" % i, "op", (i - 1,) if i else (), (i,), time_s=t)
            for i, t in enumerate(times)]
     gradient: Tuple[int, ...] = ()
     for i in reversed(range(len(sizes))):
         tensors.append(Tensor("g%d" % i, 100, len(ops)))
-        ops.append(Op("b%d" % i, "op", (i,) + gradient, (len(tensors) - 1,), True,
-                      not_recomputable_because="backward", time_s=1.0))
+        ops.append(Op.of("b%d" % i, "op", (i,) + gradient, (len(tensors) - 1,), True,
+                         not_recomputable_because="backward", time_s=1.0))
         gradient = (len(tensors) - 1,)
     return Graph(tuple(tensors), tuple(ops), ())
 
@@ -135,12 +135,12 @@ def taken_in_place() -> Graph:
     """A gradient may take the memory of a value that a later op reads, too."""
     tensors = (Tensor("value", 400, 0), Tensor("result", 100, 1), Tensor("gradient", 100, 2),
                Tensor("first", 400, 3), Tensor("second", 4, 4))
-    ops = (Op("make", "op", (), (0,), False, time_s=5.0),
-           Op("use", "op", (0,), (1,), False, time_s=1.0),
-           Op("use_backward", "op", (1,), (2,), True, time_s=1.0),
-           Op("first_backward", "op", (2, 0), (3,), True, inplace=(Inplace(1, 0, False),),
-              time_s=1.0),
-           Op("second_backward", "op", (3, 0), (4,), True, time_s=1.0))
+    ops = (Op.of("make", "op", (), (0,), False, time_s=5.0),
+           Op.of("use", "op", (0,), (1,), False, time_s=1.0),
+           Op.of("use_backward", "op", (1,), (2,), True, time_s=1.0),
+           Op.of("first_backward", "op", (2, 0), (3,), True, inplace=(Inplace(1, 0, False),),
+                 time_s=1.0),
+           Op.of("second_backward", "op", (3, 0), (4,), True, time_s=1.0))
     return Graph(tensors, ops, ())
 
 
@@ -148,10 +148,10 @@ def variant_graph(saving_s: float) -> Graph:
     """Two ops whose variant keeps a small mask where the base keeps the large value."""
     tensors = (Tensor("a", 800, 0), Tensor("b", 800, 1), Tensor("c", 800, 2), Tensor("gb", 100, 3),
                Tensor("ga", 100, 4), Tensor("mask", 50, 1))
-    ops = (Op("f0", "op", (), (0,), time_s=5.0, not_recomputable_because="random"),
-           Op("f1", "op", (0,), (1,), time_s=4.0), Op("f2", "op", (1,), (2,), time_s=3.0),
-           Op("b1", "op", (1, 2), (3,), True, not_recomputable_because="backward", time_s=1.0),
-           Op("b0", "op", (0, 3), (4,), True, not_recomputable_because="backward", time_s=1.0))
+    ops = (Op.of("f0", "op", (), (0,), time_s=5.0, not_recomputable_because="random"),
+           Op.of("f1", "op", (0,), (1,), time_s=4.0), Op.of("f2", "op", (1,), (2,), time_s=3.0),
+           Op.of("b1", "op", (1, 2), (3,), True, not_recomputable_because="backward", time_s=1.0),
+           Op.of("b0", "op", (0, 3), (4,), True, not_recomputable_because="backward", time_s=1.0))
     offer = Offer("mask", 1, (
         (1, Implementation((0,), (1, 5), time_s=4.0 - saving_s)),
         (3, Implementation((2, 5), (3,), time_s=1.5)),

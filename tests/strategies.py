@@ -110,7 +110,7 @@ def training_graph(rng: random.Random, num_forward: int = 8, dtypes: bool = True
         if rng.random() < 0.05:
             ignored = tuple(range(len(inputs)))
         kept = tuple(range(1, len(outputs))) if rng.random() < 0.3 else ()
-        make.ops.append(Op(
+        make.ops.append(Op.of(
             "op%d" % index, "Op", tuple(inputs), tuple(outputs), ignored_inputs=ignored,
             inplace=make.inplace(len(inputs), len(outputs)), kept_outputs=kept,
             not_recomputable_because="random" if rng.random() < 0.12 else "",
@@ -146,15 +146,15 @@ def _backward(make: _Maker, num_forward: int, results, leaves) -> List[int]:
         if len(terms) > 2 and rng.random() < 0.5:
             index = len(make.ops)
             out = make.tensor("sum%d" % tensor, index, like=tensor)
-            make.ops.append(Op("sum%d" % tensor, "add_n", tuple(terms), (out,), True, forward,
-                               inplace=(Inplace(0, 0),), time_s=0.5))
+            make.ops.append(Op.of("sum%d" % tensor, "add_n", tuple(terms), (out,), True, forward,
+                                  inplace=(Inplace(0, 0),), time_s=0.5))
             return out
         while len(terms) > 1:
             index = len(make.ops)
             out = make.tensor("add%d" % index, index, like=tensor)
-            make.ops.append(Op("add%d" % index, "_grad_add", (terms[0], terms[1]), (out,), True,
-                               forward, inplace=(Inplace(0, 0), Inplace(1, 0)), time_s=0.5,
-                               adds_into_first=True))
+            make.ops.append(Op.of("add%d" % index, "_grad_add", (terms[0], terms[1]), (out,), True,
+                                  forward, inplace=(Inplace(0, 0), Inplace(1, 0)), time_s=0.5,
+                                  adds_into_first=True))
             terms[:2] = [out]
         return terms[0]
 
@@ -171,7 +171,7 @@ def _backward(make: _Maker, num_forward: int, results, leaves) -> List[int]:
             targets = [op.inputs[0]]
         outputs = [make.tensor("g%d_%d" % (forward, t), index, like=t) for t in targets]
         ignored = tuple(make.some(range(len(inputs)), 1)) if rng.random() < 0.1 else ()
-        make.ops.append(Op(
+        make.ops.append(Op.of(
             "_backward_%s" % op.name, "_backward_Op", tuple(inputs), tuple(outputs), True,
             forward, uses_state=not op.not_recomputable_because and rng.random() < 0.1,
             ignored_inputs=ignored, inplace=make.inplace(len(inputs), len(outputs)),
@@ -230,7 +230,8 @@ def variants(rng: random.Random, graph: Graph) -> Graph:
 
 def without_variants(graph: Graph) -> Graph:
     """The graph with the framework's own implementations only."""
-    return replace(graph, variants=(), ops=tuple(replace(op, alternatives=()) for op in graph.ops))
+    return replace(graph, variants=(), ops=tuple(
+        replace(op, implementations=op.implementations[:1]) for op in graph.ops))
 
 
 def split_gradients(rng: random.Random, graph: Graph) -> Graph:
@@ -239,7 +240,7 @@ def split_gradients(rng: random.Random, graph: Graph) -> Graph:
              and op.forward_op >= 0 and not op.uses_state and len(op.outputs) > 1
              and rng.random() < 0.7]
     split_graph = with_placeholders(without_variants(graph), set(split))
-    place = [i for i, op in enumerate(split_graph.ops) if not op.placeholder]
+    place = [i for i, op in enumerate(split_graph.ops) if op.runs]
 
     found = [Offer(variant.name, place[variant.op], tuple(
         (place[op], other) for op, other in graph.implementations_of(number)), variant.exact)
@@ -277,9 +278,9 @@ def live_graph(rng: random.Random, num_ops: int = 10) -> Graph:
     for index in range(num_ops):
         inputs = rng.sample(range(index), min(index, rng.choice((0, 1, 1, 2, 2, 3))))
         tensors.append(Tensor("n%d" % index, rng.choice(SIZES), index))
-        ops.append(Op("n%d" % index, "node", tuple(inputs), (index,), index >= forward,
-                      not_recomputable_because="" if index < forward else "backward",
-                      time_s=float(rng.randint(0, 9))))
+        ops.append(Op.of("n%d" % index, "node", tuple(inputs), (index,), index >= forward,
+                         not_recomputable_because="" if index < forward else "backward",
+                         time_s=float(rng.randint(0, 9))))
     return Graph(tuple(tensors), tuple(ops), (num_ops - 1,), name="live", pools="live")
 
 

@@ -48,7 +48,7 @@ class _Net:
         outputs = [self.tensor("%s%d" % (kind, index), size_bytes, index)]
         if statistics_bytes:
             outputs.append(self.tensor("%s%d_var" % (kind, index), statistics_bytes, index))
-        self.ops.append(Op(
+        self.ops.append(Op.of(
             "%s%d" % (kind, index), kind, tuple(inputs), tuple(outputs), time_s=time_s,
             inplace=(Inplace(0, 0),) if inplace else (),
             kept_outputs=(1,) if statistics_bytes else ()))
@@ -72,7 +72,7 @@ class _Net:
                 made.append((-1, self.tensor("w_" + op.name, 4 * MB, number, False)))
             if not made:
                 made.append((-1, self.tensor("w_" + op.name, 4, number, False)))
-            self.ops.append(Op(
+            self.ops.append(Op.of(
                 "backward_" + op.name, "backward_" + op.kind, (arrived, *values),
                 tuple(t for _, t in made), is_backward=True, forward_op=index,
                 not_recomputable_because="backward", time_s=2 * op.time_s,
@@ -83,7 +83,7 @@ class _Net:
                 if tensor in gradient:
                     add = len(self.ops)
                     total = self.tensor("sum%d" % add, self.tensors[tensor].size_bytes, add)
-                    self.ops.append(Op(
+                    self.ops.append(Op.of(
                         "sum%d" % add, "elemwise_add", (gradient[tensor], made_by), (total,),
                         is_backward=True, not_recomputable_because="backward",
                         inplace=(Inplace(0, 0),),

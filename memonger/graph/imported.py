@@ -217,10 +217,10 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
             raise InputError("node %s: size and cost cannot be negative" % label)
     tensors = tuple(Tensor(str(label), int(size), i)
                     for i, (label, size) in enumerate(zip(names, sizes)))
-    ops = tuple(Op(str(names[i]), "node", tuple(sorted(inputs[i])), (i,),
-                   is_backward=not forward[i],
-                   not_recomputable_because="" if forward[i] else "a backward node",
-                   time_s=float(costs[i])) for i in range(len(names)))
+    ops = tuple(Op.of(str(names[i]), "node", tuple(sorted(inputs[i])), (i,),
+                      is_backward=not forward[i],
+                      not_recomputable_because="" if forward[i] else "a backward node",
+                      time_s=float(costs[i])) for i in range(len(names)))
     graph = Graph(tensors, ops, (), name=name, pools="live")
     try:
         graph.check()

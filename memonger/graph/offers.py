@@ -22,14 +22,15 @@ def offering(graph: Graph, offers: Sequence[Offer]) -> Graph:
 
     O(size of the graph and of the offers) time.
     """
-    alternatives = [list(op.alternatives) for op in graph.ops]
+    implementations = [list(op.implementations) for op in graph.ops]
     variants: List[Variant] = []
     for offer in offers:
         choices = []
         for op, implementation in offer.implementations:
-            alternatives[op].append(implementation)
-            choices.append((op, len(alternatives[op])))
+            choices.append((op, len(implementations[op])))
+            implementations[op].append(implementation)
         variants.append(Variant(offer.name, offer.op, tuple(choices), offer.exact))
-    ops = tuple(replace(op, alternatives=tuple(own)) if len(own) > len(op.alternatives) else op
-                for op, own in zip(graph.ops, alternatives))
+    ops = tuple(replace(op, implementations=tuple(own))
+                if len(own) > len(op.implementations) else op
+                for op, own in zip(graph.ops, implementations))
     return replace(graph, ops=ops, variants=graph.variants + tuple(variants))

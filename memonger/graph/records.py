@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Tuple
+from typing import Any, Tuple
 
 #: Bytes of one item of each dtype that a tensor can have.
 DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "bool": 1,
@@ -73,14 +72,22 @@ class Implementation:
                              if position not in self.ignored_inputs}))
 
 
+#: Names of the fields of an implementation.
+_OF_IMPLEMENTATIONS = frozenset(Implementation.__dataclass_fields__)
+
+
 @dataclass(frozen=True)
 class Op:
-    """One operator of the step; its fields are those of the framework's own implementation."""
+    """One operator of the step.
+
+    What is asked of the op itself (``inputs``, ``time_s``, ...) is answered by its first
+    implementation, which is the framework's own.
+    """
 
     name: str
     kind: str
-    inputs: Tuple[int, ...]
-    outputs: Tuple[int, ...]
+    #: Ways to run the op, the framework's own first; variants choose others.
+    implementations: Tuple[Implementation, ...]
     is_backward: bool = False
     #: The forward op whose gradient this op takes part in; -1 when unknown or forward.
     forward_op: int = -1
@@ -88,15 +95,11 @@ class Op:
     uses_state: bool = False
     #: Ops that must run before, besides the producers of the inputs, in MXNet's order.
     control_deps: Tuple[int, ...] = ()
-    #: Input positions whose value is never read (only shape or existence matters).
-    ignored_inputs: Tuple[int, ...] = ()
-    inplace: Tuple[Inplace, ...] = ()
     #: "" when the op may run again with the same result, else the reason why it may not.
     not_recomputable_because: str = ""
-    #: Output positions that stay with the first run even if the op runs again (small statistics).
+    #: Output positions that stay with the first run even if the op runs again (small statistics);
+    #: other implementations than the first keep none.
     kept_outputs: Tuple[int, ...] = ()
-    time_s: float = 0.0
-    workspace_bytes: int = 0
     device: int = 0
     #: What it runs on beside what other streams run: one of :data:`memonger.graph.clock.STREAMS`.
     stream: str = "compute"
@@ -105,40 +108,76 @@ class Op:
     force_mirroring: str = ""
     #: Each run makes a state object that its gradient continues.
     makes_state: bool = False
-    #: Never runs, and touches nothing: a place in the order that only variants give work to.
-    placeholder: bool = False
-    #: Positions of values, outputs behind inputs, that have buffers of their own in any storage.
-    own_buffers: Tuple[int, ...] = ()
-    #: The op adds its second input to its first: a sum that the maker of the second may take over.
-    adds_into_first: bool = False
-    #: Output positions that the op leaves unwritten.
-    unwritten_outputs: Tuple[int, ...] = ()
     #: A copy of the op under stock mirroring is wrong where nobody reads its first output.
     needs_reader: bool = False
-    #: Other implementations, which variants choose.
-    alternatives: Tuple[Implementation, ...] = ()
 
-    @cached_property
-    def implementations(self) -> Tuple[Implementation, ...]:
-        """Ways to run the op, the framework's own first."""
-        return (Implementation(
-            self.inputs, self.outputs, self.ignored_inputs, self.inplace, self.time_s,
-            self.workspace_bytes, not self.placeholder, self.own_buffers, self.adds_into_first,
-            self.unwritten_outputs), *self.alternatives)
+    @classmethod
+    def of(cls, name: str, kind: str, inputs: Tuple[int, ...], outputs: Tuple[int, ...],
+           is_backward: bool = False, forward_op: int = -1, **fields: Any) -> "Op":
+        """An op with one implementation.
+
+        ``fields``: those of the op and of its implementation.
+        """
+        own = Implementation(inputs, outputs)
+        return cls(name, kind, (own,), is_backward, forward_op).changed(**fields)
+
+    def changed(self, **fields: Any) -> "Op":
+        """The op with other fields, its own or those of its first implementation."""
+        how = {name: fields.pop(name) for name in _OF_IMPLEMENTATIONS & fields.keys()}
+        op = replace(self, **fields)
+        own, *others = op.implementations
+        return replace(op, implementations=(replace(own, **how), *others)) if how else op
 
     def running_as(self, number: int) -> "Op":
-        """The op with this implementation as the only one, which keeps no output."""
-        chosen = self.implementations[number]
-        return replace(
-            self, inputs=chosen.inputs, outputs=chosen.outputs, inplace=chosen.inplace,
-            ignored_inputs=chosen.ignored_inputs, time_s=chosen.time_s, kept_outputs=(),
-            workspace_bytes=chosen.workspace_bytes, placeholder=not chosen.runs,
-            own_buffers=chosen.own_buffers, adds_into_first=chosen.adds_into_first,
-            unwritten_outputs=chosen.unwritten_outputs, alternatives=())
+        """The op with this implementation as the only one; only the first keeps outputs."""
+        return replace(self, implementations=(self.implementations[number],),
+                       kept_outputs=self.kept_outputs if number == 0 else ())
 
     @property
     def recomputable(self) -> bool:
         return not self.not_recomputable_because
+
+    # ------------------------------------------------------------------ the first implementation
+    @property
+    def inputs(self) -> Tuple[int, ...]:
+        return self.implementations[0].inputs
+
+    @property
+    def outputs(self) -> Tuple[int, ...]:
+        return self.implementations[0].outputs
+
+    @property
+    def ignored_inputs(self) -> Tuple[int, ...]:
+        return self.implementations[0].ignored_inputs
+
+    @property
+    def inplace(self) -> Tuple[Inplace, ...]:
+        return self.implementations[0].inplace
+
+    @property
+    def time_s(self) -> float:
+        return self.implementations[0].time_s
+
+    @property
+    def workspace_bytes(self) -> int:
+        return self.implementations[0].workspace_bytes
+
+    @property
+    def runs(self) -> bool:
+        """False for a place in the order that only variants give work to."""
+        return self.implementations[0].runs
+
+    @property
+    def own_buffers(self) -> Tuple[int, ...]:
+        return self.implementations[0].own_buffers
+
+    @property
+    def adds_into_first(self) -> bool:
+        return self.implementations[0].adds_into_first
+
+    @property
+    def unwritten_outputs(self) -> Tuple[int, ...]:
+        return self.implementations[0].unwritten_outputs
 
 
 @dataclass(frozen=True)

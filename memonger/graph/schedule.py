@@ -176,6 +176,6 @@ def _steps(graph: Graph, recompute: Recompute) -> Tuple[Schedule, Dict[Consumer,
             steps.append(Step(index, tuple(sources)))
 
     for index, op in enumerate(graph.ops):
-        if not op.placeholder:
+        if op.runs:
             run(index, 0)
     return Schedule(tuple(steps)), made

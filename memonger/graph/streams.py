@@ -35,7 +35,7 @@ def unplanned_times(ops: Iterable[Op]) -> Times:
     step_of: Dict[int, int] = {}
     runs: List[Run] = []
     for op in ops:
-        if not op.placeholder:
+        if op.runs:
             own = op.implementations[0]
             runs.append(Run(op.stream, op.time_s, [step_of[t] for t in own.reads if t in step_of]))
             step_of.update(dict.fromkeys(op.outputs, len(runs) - 1))

@@ -14,11 +14,12 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Dict, FrozenSet, Hashable, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Dict, FrozenSet, Hashable, List, Mapping, Sequence, Tuple
 
 from ..util.type_checks import check_types
 from ..util.units import format_bytes, format_plain
 from .clock import COMPUTE
+from .older_files import SCHEMA, upgraded
 from .records import DTYPES, Implementation, Inplace, Op, Tensor, Variant
 from .streams import check_streams, unplanned_times
 
@@ -28,9 +29,6 @@ __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", 
 #: No tensor has as many bytes, nor all of them together, and no op takes as long: sums stay exact.
 MAX_SIZE_BYTES = 2 ** 60
 MAX_TIME_S = 2.0 ** 60
-
-#: Of what :meth:`Graph.to_dict` makes.
-SCHEMA = 2
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,7 +180,7 @@ class Graph:
         Graph
         """
         spaces = workspaces_bytes or [op.workspace_bytes for op in self.ops]
-        ops = tuple(replace(op, time_s=float(t), workspace_bytes=int(w))
+        ops = tuple(op.changed(time_s=float(t), workspace_bytes=int(w))
                     for op, t, w in zip(self.ops, times_s, spaces))
         return replace(self, ops=ops)
 
@@ -194,10 +192,11 @@ class Graph:
         ValueError, TypeError
             When an id is out of range, an op reads what is made later, a size is negative, ...
         """
-        parts = [part for op in self.ops for part in op.alternatives]
+        parts = [part for op in self.ops for part in op.implementations]
         for records in ([self], self.tensors, self.ops, self.variants, parts):
             check_types(records)
-        check_types(option for op in self.ops for option in op.inplace)
+        if not all(op.implementations for op in self.ops):
+            raise ValueError("an op has no implementation")
         check_types(option for part in parts for option in part.inplace)
         every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
         if self.pools not in ("allocator", "live", "executor", "cached_op"):
@@ -222,18 +221,17 @@ class Graph:
                 if self.tensors[tensor].producer != index:
                     raise ValueError("tensor %r names another producer than %r"
                                      % (self.tensors[tensor].name, op.name))
-            _check_run(op.name, op)
             if not all(other in every_op for other in op.control_deps) or not (
                     op.forward_op == -1 or op.forward_op in every_op) or op.device < 0:
                 raise ValueError("op %r names an op or device that does not exist" % op.name)
-            if not op.placeholder and not all(output in range(len(op.outputs))
+            if op.runs and not all(output in range(len(op.outputs))
                                        for output in op.kept_outputs):
                 raise ValueError("op %r keeps an output that it does not have" % op.name)
-            for other in op.alternatives:
-                if not all(tensor in every_tensor for tensor in other.inputs + other.outputs):
+            for own in op.implementations:
+                if not all(tensor in every_tensor for tensor in own.inputs + own.outputs):
                     raise ValueError("an implementation of op %r names a tensor that does not "
                                      "exist" % op.name)
-                _check_run(op.name, other)
+                _check_run(op.name, own)
         for variant in self.variants:
             if variant.op not in every_op or not all(
                     index in every_op and number in range(len(self.ops[index].implementations))
@@ -274,17 +272,17 @@ class Graph:
     def fingerprint(self) -> str:
         """Hash of structure, sizes and names; times and offered variants do not enter it."""
         number_of = {i: n for n, i in enumerate(
-            i for i, o in enumerate(self.ops) if not o.placeholder)}
+            i for i, o in enumerate(self.ops) if o.runs)}
         ops = [(o.name, o.kind, o.inputs, o.outputs, o.is_backward,
                 tuple(number_of[dep] for dep in o.control_deps))
-               for o in self.ops if not o.placeholder]
+               for o in self.ops if o.runs]
         touched = {t for o in self.ops for t in o.inputs + o.outputs}
         tensors = [(t.name, t.size_bytes, number_of.get(t.producer, t.producer), t.pooled)
                    for i, t in enumerate(self.tensors) if i in touched]
         pools = "cached_op" if self.pools == "cached_op" else "executor"  # as in older files
         parts = [ops, tensors, self.outputs, pools]
         parts += [self.held_for_gradients] * bool(self.held_for_gradients)
-        parts += [[o.stream for o in self.ops if not o.placeholder]] * self.has_streams
+        parts += [[o.stream for o in self.ops if o.runs]] * self.has_streams
         text = json.dumps(parts)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -322,20 +320,18 @@ class Graph:
         def tuples(item: Mapping[str, Any]) -> Dict[str, Any]:
             return {k: tuple(v) if isinstance(v, list) else v for k, v in item.items()}
 
-        def inplace(items: Sequence[Mapping[str, Any]]) -> Tuple[Inplace, ...]:
-            return tuple(Inplace(**i) for i in items)
-
         def implementation(item: Mapping[str, Any]) -> Implementation:
-            return Implementation(**{**tuples(item), "inplace": inplace(item.get("inplace", ()))})
+            inplace = tuple(Inplace(**option) for option in item.get("inplace", ()))
+            return Implementation(**{**tuples(item), "inplace": inplace})
 
         def op(item: Mapping[str, Any]) -> Op:
-            return Op(**{**tuples(item), "inplace": inplace(item.get("inplace", ())),
-                         "alternatives": tuple(map(implementation,
-                                                   item.get("alternatives", ())))})
+            return Op(**{**tuples(item),
+                         "implementations": tuple(map(implementation, item["implementations"]))})
 
         def variant(item: Mapping[str, Any]) -> Variant:
             return Variant(**{**item, "choices": tuple(map(tuple, item["choices"]))})
 
+        data = upgraded(data)
         return cls(
             name=data.get("name", ""), outputs=tuple(data["outputs"]),
             pools=data.get("pools", "allocator"),
@@ -346,7 +342,7 @@ class Graph:
             variants=tuple(map(variant, data.get("variants", ()))))
 
 
-def _check_run(name: str, run: Union[Op, Implementation]) -> None:
+def _check_run(name: str, run: Implementation) -> None:
     """Raise ValueError where a position is that of no input or output, or a cost is negative."""
     inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
     if not all(option.input in inputs and option.output in outputs for option in run.inplace) or \
@@ -354,8 +350,7 @@ def _check_run(name: str, run: Union[Op, Implementation]) -> None:
             not all(position in outputs for position in run.unwritten_outputs) or \
             not all(position in range(len(inputs) + len(outputs)) for position in run.own_buffers):
         raise ValueError("%r names an input or output that it does not have" % name)
-    idle = isinstance(run, Implementation) and not run.runs
-    if idle and (run.inputs or run.outputs or run.time_s or run.workspace_bytes):
+    if not run.runs and (run.inputs or run.outputs or run.time_s or run.workspace_bytes):
         raise ValueError("an implementation of %r does not run, and takes or makes something"
                          % name)
     if run.adds_into_first and (len(inputs), len(outputs)) != (2, 1):

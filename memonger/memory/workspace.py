@@ -18,7 +18,7 @@ def objects_bytes(graph: Graph, schedule: Optional[Schedule] = None) -> int:
     """Objects of the executor for the ops that the schedule runs, each as often as it runs."""
     if not graph.objects_bytes_per_op:
         return 0
-    runs = len(schedule.steps) if schedule else sum(not op.placeholder for op in graph.ops)
+    runs = len(schedule.steps) if schedule else sum(op.runs for op in graph.ops)
     return graph.objects_bytes_per_op * runs
 
 

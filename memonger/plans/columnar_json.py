@@ -65,24 +65,24 @@ def _defaults(record: type) -> Dict[str, Any]:
 def pack_graph(graph: Graph) -> Dict[str, Any]:
     """As ``Graph.to_dict``, by column."""
     data = graph.to_dict()
-    ops = [{key: value for key, value in op.items() if key != "alternatives"}
-           for op in data["ops"]]
     parts = [{"op": index, **part} for index, op in enumerate(data["ops"])
-             for part in op.get("alternatives", ())]
+             for part in op.pop("implementations")]
     return {**data, "tensors": pack(data["tensors"], _defaults(Tensor)),
-            "ops": pack(list(map(_lean_inplace, ops)), _defaults(Op)),
+            "ops": pack(data["ops"], _defaults(Op)),
             "variants": pack(data["variants"], _defaults(Variant)),
             "implementations": pack(list(map(_lean_inplace, parts)), _defaults(Implementation))}
 
 
 def unpack_graph(data: Mapping[str, Any]) -> Graph:
     """Inverse of :func:`pack_graph`."""
-    ops: List[Dict[str, Any]] = [{**op, "alternatives": []}
-                                 for op in map(_full_inplace, unpack(data["ops"]))]
+    ops = list(map(_full_inplace, unpack(data["ops"])))
+    parts: List[List[Dict[str, Any]]] = [[] for _ in ops]
     for part in map(_full_inplace, unpack(data["implementations"])):
-        ops[part.pop("op")]["alternatives"].append(part)
-    return Graph.from_dict({**data, "tensors": unpack(data["tensors"]), "ops": ops,
-                            "variants": unpack(data["variants"])})
+        parts[part.pop("op")].append(part)
+    name = "alternatives" if data.get("schema", 2) == 2 else "implementations"
+    return Graph.from_dict({
+        **data, "tensors": unpack(data["tensors"]), "variants": unpack(data["variants"]),
+        "ops": [{**op, name: own} for op, own in zip(ops, parts)]})
 
 
 def _lean_inplace(row: Mapping[str, Any]) -> Dict[str, Any]:

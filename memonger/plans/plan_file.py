@@ -3,7 +3,7 @@
 One JSON object, keys sorted, one top-level key a line, the same bytes for the same plan::
 
     {"checksum": ..., "fingerprint": ..., "format": "memonger plan", "graph": {...},
-     "memonger": "0.1.0", "schedule": {"recompute": ..., "variants": ...}, "schema": 2, ...}
+     "memonger": "0.1.0", "schedule": {"recompute": ..., "variants": ...}, "schema": 3, ...}
 
 Large lists are stored by column (:mod:`memonger.plans.columnar_json`). The schedule is stored as
 the decisions it came from where :func:`memonger.graph.schedule.expand` reproduces it from them,
@@ -32,7 +32,9 @@ from .consistency import contradictions
 from .footprint import Footprint
 from .plan import Plan, Status
 
-SCHEMA = 2
+SCHEMA = 3
+#: That of files that are read, too: graphs have another form (:mod:`..graph.older_files`).
+OLDEST_SCHEMA = 2
 FORMAT = "memonger plan"
 _AGAIN = "make the plan again with memonger plan"
 _OF_ANOTHER = "it is %s; memonger plan -o writes plan files"
@@ -180,11 +182,11 @@ def _check_header(data: Any) -> None:
         raise PlanSchemaError("the file is no memonger plan; %s" % (_OF_ANOTHER % kind if kind
                                                                    else _AGAIN))
     schema = data.get("schema")
-    if schema != SCHEMA:
+    if type(schema) is not int or not OLDEST_SCHEMA <= schema <= SCHEMA:
         if type(schema) is int and schema > 0:
             raise PlanSchemaError(
-                "the plan has schema %d, written by memonger %s; this memonger reads schema %d: "
-                "%s%s" % (schema, data.get("memonger"), SCHEMA,
+                "the plan has schema %d, written by memonger %s; this memonger reads schemas "
+                "%d to %d: %s%s" % (schema, data.get("memonger"), OLDEST_SCHEMA, SCHEMA,
                           "upgrade memonger or " if schema > SCHEMA else "", _AGAIN))
         raise PlanSchemaError("the plan has no valid schema number (%r); %s" % (schema, _AGAIN))
     if data.get("checksum") != checksum(data):

@@ -56,7 +56,7 @@ def _kept(graph: Graph) -> str:
     Ops without inputs are left out: no plan would gain from recomputing them.
     """
     kept = ["%s (%s)" % (op.name, op.not_recomputable_because) for op in graph.ops
-            if not op.recomputable and op.inputs and not op.is_backward and not op.placeholder]
+            if not op.recomputable and op.inputs and not op.is_backward and op.runs]
     if not kept:
         return ""
     return "kept: %s that must not be recomputed: %s" % (

@@ -57,7 +57,7 @@ def chosen_ops(graph: Graph, variants: Sequence[int]) -> List[Optional[Op]]:
     for index in variants:
         for op, number in graph.variants[index].choices:
             ops[op] = ops[op].running_as(number)
-    return [None if op.placeholder else op for op in ops]
+    return [op if op.runs else None for op in ops]
 
 
 def structure(graph: Graph, schedule: Schedule) -> List[Problem]:

@@ -34,10 +34,10 @@ def small_plan() -> Plan:
     graph = Graph(
         tensors=(Tensor("data", 8, -1, "input", pooled=False), Tensor("relu", 2**20, 0),
                  Tensor("loss", 4, 1, "output"), Tensor("grad", 2**20, 2)),
-        ops=(Op("relu", "relu", (0,), (1,), time_s=1e-3),
-             Op("loss", "sum", (1,), (2,), time_s=1e-3),
-             Op("relu_backward", "relu", (1, 2), (3,), is_backward=True, forward_op=0,
-                time_s=2e-3)), outputs=(2,), name="small")
+        ops=(Op.of("relu", "relu", (0,), (1,), time_s=1e-3),
+             Op.of("loss", "sum", (1,), (2,), time_s=1e-3),
+             Op.of("relu_backward", "relu", (1, 2), (3,), is_backward=True, forward_op=0,
+                   time_s=2e-3)), outputs=(2,), name="small")
     return Plan(graph=graph, schedule=expand(graph, {0: {}}), status=Status.OPTIMAL,
                 method="auto", **pair(2**20, 2**21, {"parameters": 100}), bound=0.25)
 

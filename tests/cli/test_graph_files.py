@@ -22,7 +22,7 @@ def joint_graph(dtype="bfloat16"):
 
     def run(name, kind, inputs, size_bytes, backward=False, of=-1, category="activation"):
         tensors.append(Tensor(name, size_bytes, len(ops), category, shape=(), dtype=dtype))
-        ops.append(Op(name, kind, inputs, (len(tensors) - 1,), backward, of, time_s=1e-3))
+        ops.append(Op.of(name, kind, inputs, (len(tensors) - 1,), backward, of, time_s=1e-3))
         return len(tensors) - 1
 
     def given(name, size_bytes, category):

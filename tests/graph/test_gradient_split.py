@@ -36,7 +36,7 @@ def test_idle_ops_change_nothing(first):
         split.check()
         added += len(split.ops) - len(graph.ops)
         assert split.fingerprint == graph.fingerprint and split.time_s == graph.time_s
-        kept = [i for i, op in enumerate(split.ops) if not op.placeholder]
+        kept = [i for i, op in enumerate(split.ops) if op.runs]
         recompute = strategies.decisions(rng, graph)
         moved = {kept[op]: {(kept[reader], run): clone for (reader, run), clone in served.items()}
                  for op, served in recompute.items()}
@@ -74,7 +74,7 @@ def test_the_search_sees_what_the_schedule_does():
 
 def test_graphs_with_placeholders_are_saved():
     _, _, graph = case(3)
-    assert any(op.placeholder for op in graph.ops)
+    assert any(not op.runs for op in graph.ops)
     assert columns.unpack_graph(columns.pack_graph(graph)) == graph
     assert Graph.from_dict(graph.to_dict()) == graph
 
@@ -82,7 +82,7 @@ def test_graphs_with_placeholders_are_saved():
 def test_an_idle_op_that_runs_is_found():
     _, _, graph = case(3)
     schedule = expand(
-        replace(graph, ops=tuple(replace(op, placeholder=False) for op in graph.ops)), {})
+        replace(graph, ops=tuple(op.changed(runs=True) for op in graph.ops)), {})
     assert "REPLACED_OP" in {problem.kind.name for problem in validate(graph, schedule)}
 
 
@@ -93,12 +93,12 @@ def chain(sizes):
     ops = []
     for i, size in enumerate(sizes[1:]):
         tensors.append(Tensor("y%d" % i, size, i))
-        ops.append(Op("c%d" % i, "Convolution", (i,), (i + 1,)))
+        ops.append(Op.of("c%d" % i, "Convolution", (i,), (i + 1,)))
     gradient = len(sizes) - 1
     for i in range(len(ops) - 1, -1, -1):
         tensors.append(Tensor("g%d" % i, sizes[i], len(ops), pooled=True))
-        ops.append(Op("b%d" % i, "_backward_Convolution", (gradient, i), (len(tensors) - 1,), True,
-                      i, not_recomputable_because="it is a gradient"))
+        ops.append(Op.of("b%d" % i, "_backward_Convolution", (gradient, i), (len(tensors) - 1,),
+                         True, i, not_recomputable_because="it is a gradient"))
         gradient = len(tensors) - 1
     return Graph(tuple(tensors), tuple(ops), ())
 
@@ -109,7 +109,7 @@ def test_convolutions_that_outweigh_all_other_ops_are_worth_it():
 
 def test_others_that_need_as_much_make_it_worthless():
     graph = chain((1, 100, 100, 10))
-    other = Op("big", "exp", (1,), (len(graph.tensors),))
+    other = Op.of("big", "exp", (1,), (len(graph.tensors),))
     graph = Graph(graph.tensors + (Tensor("big", 1000, len(graph.ops)),), graph.ops + (other,), ())
     assert not worth_splitting(graph)
 

@@ -102,8 +102,9 @@ def test_the_reference_finds_memory_that_is_freed_too_early():
     for seed in range(60):
         graph, schedule = moved_at_random(seed, False)
         # Without the waits.
-        graph = replace(graph, ops=tuple(replace(op, alternatives=(Implementation((), ()),))
-                                         if op.kind == "wait" else op for op in graph.ops))
+        graph = replace(graph, ops=tuple(
+            replace(op, implementations=(op.implementations[0], Implementation((), ())))
+            if op.kind == "wait" else op for op in graph.ops))
         steps = tuple(replace(step, sources=()) if graph.ops[step.op].kind == "wait" else step
                       for step in schedule.steps)
         schedule = Schedule(steps, schedule.variants)
@@ -132,7 +133,7 @@ def moved_at_random(seed, gates):
 
 def changed(graph: Graph, name: str, **fields) -> Graph:
     """The graph with other fields of one op."""
-    return replace(graph, ops=tuple(replace(op, **fields) if op.name == name else op
+    return replace(graph, ops=tuple(op.changed(**fields) if op.name == name else op
                                     for op in graph.ops))
 
 
@@ -143,7 +144,8 @@ def refused(graph: Graph, message: str) -> None:
 
 def alternative(graph: Graph, name: str, **fields) -> Graph:
     op, = (op for op in graph.ops if op.name == name)
-    return changed(graph, name, alternatives=(replace(op.alternatives[0], **fields),))
+    own, other = op.implementations
+    return changed(graph, name, implementations=(own, replace(other, **fields)))
 
 
 def test_graphs_whose_plans_would_free_memory_too_early_are_refused():

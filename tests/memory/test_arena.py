@@ -74,9 +74,9 @@ def test_arenas_come_close_to_the_peak():
 def test_only_the_run_whose_value_is_a_weight_lies_apart():
     tensors = (Tensor("data", 64, -1, "input", shape=(16,)), Tensor("w", 64, 0, shape=(16,)),
                Tensor("y", 64, 1, shape=(16,)), Tensor("g", 64, 2, shape=(16,)))
-    ops = (Op("make", "Op", (0,), (1,)), Op("conv", "op", (0, 1), (2,), own_buffers=(1,)),
-           Op("conv_backward", "_backward_Convolution", (2, 1), (3,), is_backward=True,
-              forward_op=1))
+    ops = (Op.of("make", "Op", (0,), (1,)), Op.of("conv", "op", (0, 1), (2,), own_buffers=(1,)),
+           Op.of("conv_backward", "_backward_Convolution", (2, 1), (3,), is_backward=True,
+                 forward_op=1))
     graph = Graph(tensors, ops, (3,))
     program = build_program(graph, expand(graph, {0: {}}))
     assert [(value.tensor, away) for value, away in zip(program.values, program.own_buffer)] == [

@@ -16,7 +16,7 @@ def chain(*sizes, inplace=False, outputs=None, dtype="float32", **options):
     tensors = tuple(Tensor("a%d" % i, 4 * n, i, shape=(n,), dtype=dtype)
                     for i, n in enumerate(sizes))
     pairs = (Inplace(0, 0),) if inplace else ()
-    ops = tuple(Op("op%d" % i, "Op", (i - 1,) if i else (), (i,), inplace=pairs if i else ())
+    ops = tuple(Op.of("op%d" % i, "Op", (i - 1,) if i else (), (i,), inplace=pairs if i else ())
                 for i in range(len(sizes)))
     return Graph(tensors, ops, (len(sizes) - 1,) if outputs is None else outputs, **options)
 
@@ -41,24 +41,24 @@ def test_inplace_makes_one_block():
 
 def test_a_second_reader_forbids_inplace_but_not_identity():
     tensors = tuple(Tensor(n, 4, i, shape=(1,)) for i, n in enumerate("abc"))
-    ops = [Op("a", "Op", (), (0,)), Op("b", "Op", (0,), (1,), inplace=(Inplace(0, 0),)),
-           Op("c", "Op", (0, 1), (2,))]
+    ops = [Op.of("a", "Op", (), (0,)), Op.of("b", "Op", (0,), (1,), inplace=(Inplace(0, 0),)),
+           Op.of("c", "Op", (0, 1), (2,))]
     assert len(plan(Graph(tensors, tuple(ops), (2,))).blocks.blocks) == 3
-    ops[1] = replace(ops[1], inplace=(Inplace(0, 0, identity=True),))
+    ops[1] = ops[1].changed(inplace=(Inplace(0, 0, identity=True),))
     assert len(plan(Graph(tensors, tuple(ops), (2,))).blocks.blocks) == 2
 
 
 def test_inplace_needs_equal_elements_and_item_size():
     for dtype, shape, blocks in (("int32", (1,), 1), ("float16", (1,), 2), ("float32", (2,), 2)):
         tensors = (Tensor("a", 4, 0, shape=(1,)), Tensor("b", 4, 1, shape=shape, dtype=dtype))
-        ops = (Op("a", "Op", (), (0,)), Op("b", "Op", (0,), (1,), inplace=(Inplace(0, 0),)))
+        ops = (Op.of("a", "Op", (), (0,)), Op.of("b", "Op", (0,), (1,), inplace=(Inplace(0, 0),)))
         assert len(plan(Graph(tensors, ops, (1,))).blocks.blocks) == blocks
 
 
 def test_an_op_that_ignores_all_inputs_is_not_in_place():
     tensors = (Tensor("a", 4, 0, shape=(1,)), Tensor("b", 4, 1, shape=(1,)))
-    ops = (Op("a", "Op", (), (0,)),
-           Op("b", "zeros_like", (0,), (1,), ignored_inputs=(0,), inplace=(Inplace(0, 0),)))
+    ops = (Op.of("a", "Op", (), (0,)),
+           Op.of("b", "zeros_like", (0,), (1,), ignored_inputs=(0,), inplace=(Inplace(0, 0),)))
     found = plan(Graph(tensors, ops, (1,)))
     assert found.blocks.block_of == (0, 1)
     assert found.blocks.inplace_index == (-2, -1)  # nobody reads a
@@ -72,7 +72,7 @@ def test_an_unread_output_is_freed_at_its_own_step():
 
 def test_outputs_of_one_op_are_requested_largest_and_last_first():
     tensors = tuple(Tensor("t%d" % i, 4 * n, 0, shape=(n,)) for i, n in enumerate((1, 3, 3)))
-    graph = Graph(tensors, (Op("split", "Op", (), (0, 1, 2)),), (0, 1, 2))
+    graph = Graph(tensors, (Op.of("split", "Op", (), (0, 1, 2)),), (0, 1, 2))
     assert plan(graph).blocks.block_of == (2, 1, 0)
 
 
@@ -86,17 +86,17 @@ def test_external_arrays_have_no_block():
 
 def test_a_grad_add_in_place_leaves_the_right_buffer_empty():
     tensors = tuple(Tensor(n, 400, i, shape=(100,)) for i, n in enumerate("lrs"))
-    ops = (Op("l", "Op", (), (0,)), Op("r", "Op", (), (1,)),
-           Op("s", "_grad_add", (0, 1), (2,), True, inplace=(Inplace(0, 0),),
-              adds_into_first=True))
+    ops = (Op.of("l", "Op", (), (0,)), Op.of("r", "Op", (), (1,)),
+           Op.of("s", "_grad_add", (0, 1), (2,), True, inplace=(Inplace(0, 0),),
+                 adds_into_first=True))
     found = plan(Graph(tensors, ops, (2,)))
     assert (found.pool_bytes, found.printed_bytes) == (400, 800)
-    plain = replace(ops[2], adds_into_first=False)
+    plain = ops[2].changed(adds_into_first=False)
     assert plan(Graph(tensors, (*ops[:2], plain), (2,))).pool_bytes == 800
 
 
 def test_the_executor_rounds_buffers_up_to_four_bytes():
-    graph = Graph((Tensor("mask", 5, 0, shape=(5,), dtype="uint8"),), (Op("m", "Op", (), (0,)),),
+    graph = Graph((Tensor("mask", 5, 0, shape=(5,), dtype="uint8"),), (Op.of("m", "Op", (), (0,)),),
                   (0,))
     found = plan(graph)
     assert (found.pool_bytes, found.peak_live_bytes, found.printed_bytes) == (8, 5, 20)
@@ -105,9 +105,9 @@ def test_the_executor_rounds_buffers_up_to_four_bytes():
 
 def test_a_cached_op_keeps_what_backward_reads_and_shares_nothing():
     tensors = tuple(Tensor(n, 4, i, shape=(1,)) for i, n in enumerate("abcd"))
-    ops = (Op("a", "Op", (), (0,)), Op("b", "Op", (0,), (1,)),
-           Op("c", "Op", (1,), (2,), True, inplace=(Inplace(0, 0),)),
-           Op("d", "Op", (2,), (3,), True))
+    ops = (Op.of("a", "Op", (), (0,)), Op.of("b", "Op", (0,), (1,)),
+           Op.of("c", "Op", (1,), (2,), True, inplace=(Inplace(0, 0),)),
+           Op.of("d", "Op", (2,), (3,), True))
     found = plan(Graph(tensors, ops, (3,), pools="cached_op"))
     assert [(b.start, b.end, b.pool) for b in found.blocks.blocks] == [
         (0, 1, 0), (1, 4, 0), (2, 3, 1), (3, 4, 1)]
@@ -118,8 +118,8 @@ def test_a_cached_op_keeps_what_backward_reads_and_shares_nothing():
 def test_a_second_run_of_an_output_lies_in_the_pool_of_a_cached_op():
     """The caller's array is written by the first run."""
     tensors = (Tensor("y", 8, 0, "output", False, (2,)), Tensor("dx", 4, 1, "gradient", False))
-    graph = Graph(tensors, (Op("y", "Op", (), (0,)), Op("dy", "Op", (0,), (1,), True, 0)), (0, 1),
-                  pools="cached_op")
+    ops = (Op.of("y", "Op", (), (0,)), Op.of("dy", "Op", (0,), (1,), True, 0))
+    graph = Graph(tensors, ops, (0, 1), pools="cached_op")
     again = plan_storage(graph, expand(graph, {0: {}}), "best")
     assert [block.pool for block in again.blocks.blocks] == [1]
     assert (plan(graph).pool_bytes, again.pool_bytes) == (0, 8)
@@ -141,8 +141,8 @@ def test_a_wrong_source_is_refused():
 def one_after_the_other(*dtypes):
     tensors = tuple(Tensor("t%d" % i, 8 * DTYPES[dtype], i, shape=(8,), dtype=dtype)
                     for i, dtype in enumerate(dtypes))
-    ops = tuple(Op("op%d" % i, "Op", (i - 1,) if i else (), (i,),
-                   inplace=(Inplace(0, 0),) if i else ()) for i in range(len(dtypes)))
+    ops = tuple(Op.of("op%d" % i, "Op", (i - 1,) if i else (), (i,),
+                      inplace=(Inplace(0, 0),) if i else ()) for i in range(len(dtypes)))
     return Graph(tensors, ops, (len(dtypes) - 1,))
 
 

@@ -19,8 +19,8 @@ def small_net():
         return Tensor(name, MIB, producer, category, producer != 3, (2**18,))
     return Graph(
         (tensor("a", 0), tensor("b", 1, "output"), tensor("gb", 2), tensor("ga", 3, "gradient")),
-        (Op("a", "Op", (), (0,), workspace_bytes=7), Op("b", "Op", (0,), (1,)),
-         Op("gb", "Op", (1,), (2,), True, 1), Op("ga", "Op", (0, 2), (3,), True, 0)),
+        (Op.of("a", "Op", (), (0,), workspace_bytes=7), Op.of("b", "Op", (0,), (1,)),
+         Op.of("gb", "Op", (1,), (2,), True, 1), Op.of("ga", "Op", (0, 2), (3,), True, 0)),
         (1, 3))
 
 

@@ -34,8 +34,9 @@ def step_with_views(rng: random.Random, num_forward: int = 8) -> Graph:
             shape = (rng.choice((1, 4, 16, 64)),)
             tensors.append(Tensor(name, shape[0] * DTYPES[dtype], len(ops), category, True,
                                   shape, dtype))
-        ops.append(Op(name, "op", tuple(inputs), (number,), backward, forward_op,
-                      inplace=(Inplace(0, 0, True),) if view else (), time_s=0.0 if view else 1.0))
+        ops.append(Op.of(name, "op", tuple(inputs), (number,), backward, forward_op,
+                         inplace=(Inplace(0, 0, True),) if view else (),
+                         time_s=0.0 if view else 1.0))
         return number
 
     values = [0, add("first", [0])]

@@ -53,7 +53,7 @@ def convolutions(storage: str, resources: Tuple[int, ...] = (1,),
     tensors = [Tensor("data", 8 * MIB, -1, "input", False), Tensor("w", 4 * MIB, -1, "parameter",
                                                                    False)]
     tensors += [Tensor("conv%d" % i, 8 * MIB, i) for i in range(3)]
-    ops = [Op("conv%d" % i, "Convolution", ((0, 2, 3)[i], 1), (2 + i,)) for i in range(3)]
+    ops = [Op.of("conv%d" % i, "Convolution", ((0, 2, 3)[i], 1), (2 + i,)) for i in range(3)]
     graph = Graph(tuple(tensors), tuple(ops), (4,))
     return BoundStep(graph, {op.name: {"layout": op.name, **attributes} for op in ops},
                      {"conv0": (1,), "conv1": (1,), "conv2": resources},
@@ -101,9 +101,9 @@ def test_each_buffer_of_a_cached_op_counts_once():
     tensors = [Tensor(name, 3 * MIB, i - 1,
                       {"data": "input", "out": "output"}.get(name, "activation"), i not in (0, 3))
                for i, name in enumerate(names)]
-    ops = [Op("f0", "f", (0,), (1,)), Op("f1", "f", (1,), (2,)), Op("f2", "f", (2,), (3,)),
-           Op("b0", "b", (3,), (4,), is_backward=True),
-           Op("b1", "b", (4, 3), (5,), is_backward=True)]
+    ops = [Op.of("f0", "f", (0,), (1,)), Op.of("f1", "f", (1,), (2,)), Op.of("f2", "f", (2,), (3,)),
+           Op.of("b0", "b", (3,), (4,), is_backward=True),
+           Op.of("b1", "b", (4, 3), (5,), is_backward=True)]
     graph = Graph(tuple(tensors), tuple(ops), (3,), pools="cached_op")
     step = BoundStep(graph, {op.name: {} for op in ops}, {op.name: () for op in ops},
                      plan_storage(graph, expand(graph, {}), "stock"))

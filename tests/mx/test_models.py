@@ -192,9 +192,9 @@ def net():
                *(Tensor("t%d" % i, MIB, p, shape=s) for i, (p, s) in enumerate((
                    (0, (512, 512)), (1, (2**18,)), (2, (512, 512)), (2, (512, 512))))))
     same = (Inplace(0, 0, True),)
-    ops = (Op("a", "relu", (0,), (1,)), Op("r", "Reshape", (1,), (2,), inplace=same),
-           Op("b", "_backward_relu", (2, 1), (3, 4), True, 0, ignored_inputs=(1,),
-              workspace_bytes=7))
+    ops = (Op.of("a", "relu", (0,), (1,)), Op.of("r", "Reshape", (1,), (2,), inplace=same),
+           Op.of("b", "_backward_relu", (2, 1), (3, 4), True, 0, ignored_inputs=(1,),
+                 workspace_bytes=7))
     return Graph(tensors, ops, (3,))
 
 
@@ -242,7 +242,7 @@ def test_signatures_ignore_hints_and_tell_all_else_apart():
 
 def test_equal_ops_are_measured_once():
     graph = net()
-    twice = Graph(graph.tensors, (*graph.ops, Op("c", "relu", (0,), ())), (3,))
+    twice = Graph(graph.tensors, (*graph.ops, Op.of("c", "relu", (0,), ())), (3,))
     assert list(distinct_ops(graph, ()).values()) == [0, 2]
     assert list(distinct_ops(twice, ()).values()) == [0, 2, 3]
 

@@ -142,7 +142,7 @@ def test_native_workspace_is_one_sample_however_large_the_batch():
         shapes = [(batch, 8, 10, 10), (16, 8, kernel, kernel), (batch, 16, 10, 10)]
         graph = Graph(tuple(Tensor(str(i), 4 * int(np.prod(shape)), 0 if i == 2 else -1,
                                    shape=shape) for i, shape in enumerate(shapes)),
-                      (Op("c", "Convolution", (0, 1), (2,)),), (2,))
+                      (Op.of("c", "Convolution", (0, 1), (2,)),), (2,))
         return native_workspaces(graph, [{"kernel": str((kernel, kernel)), **attributes}])
     assert workspace(1, 3) == workspace(64, 3) == (8 * 9 * 100 * 4,)
     assert workspace(4, 1) == (0,) and workspace(4, 1, stride="(2, 2)") == (8 * 100 * 4,)

@@ -55,7 +55,7 @@ def gaps(graph, schedule, op):
     """Steps between the last use of what the op made in forward and the first in backward."""
     ops = effective_ops(graph, schedule.variants)
     place = {number: k for k, number in enumerate(
-        number for number, one in enumerate(ops) if one.outputs and not one.placeholder)}
+        number for number, one in enumerate(ops) if one.outputs and one.runs)}
     for slot, tensor in enumerate(graph.ops[op].outputs):
         if slot in graph.ops[op].kept_outputs:
             continue

@@ -29,11 +29,11 @@ def net():
                  for i, n in enumerate(names)),
                Tensor("x", 8, -1, "input", False, (2,)), Tensor("mask", 1, 0, shape=(1,),
                                                                dtype="uint8"))
-    ops = (Op("a", "Op", (6,), (0,), time_s=1.0), Op("b", "Op", (0,), (1,), time_s=1.0),
-           Op("c", "Op", (1,), (2,), time_s=1.0, not_recomputable_because="random"),
-           Op("gc", "Op", (2,), (3,), True, 2, control_deps=(2,), time_s=2.0),
-           Op("gb", "Op", (1, 3), (4,), True, 1, time_s=2.0),
-           Op("ga", "Op", (0, 4), (5,), True, 0, time_s=2.0))
+    ops = (Op.of("a", "Op", (6,), (0,), time_s=1.0), Op.of("b", "Op", (0,), (1,), time_s=1.0),
+           Op.of("c", "Op", (1,), (2,), time_s=1.0, not_recomputable_because="random"),
+           Op.of("gc", "Op", (2,), (3,), True, 2, control_deps=(2,), time_s=2.0),
+           Op.of("gb", "Op", (1, 3), (4,), True, 1, time_s=2.0),
+           Op.of("ga", "Op", (0, 4), (5,), True, 0, time_s=2.0))
     mask = Offer("mask", 0, ((0, Implementation((6,), (0, 7), time_s=1.5)),
                              (5, Implementation((7, 4), (5,), time_s=1.0))))
     fused = Offer("fused", 1, ((0, Implementation((), (), runs=False)),
@@ -109,8 +109,8 @@ def test_each_fault_is_named(steps, kind):
 
 def test_order_and_dependencies():
     graph = net()
-    free = replace(graph, ops=(*graph.ops[:4], replace(graph.ops[4], inputs=(1, 2)),
-                               replace(graph.ops[5], inputs=(0,))))
+    free = replace(graph, ops=(*graph.ops[:4], graph.ops[4].changed(inputs=(1, 2)),
+                               graph.ops[5].changed(inputs=(0,))))
     steps = (Step(0, (-1,)), Step(1, (0,)), Step(2, (1,)), Step(5, (0,)), Step(3, (2,)),
              Step(4, (1, 2)))
     assert Kind.BASE_ORDER in kinds(steps, graph=free)
@@ -128,7 +128,7 @@ def test_a_kept_output_must_come_from_the_first_run():
 
 def test_a_clone_that_only_makes_state_is_needed():
     graph = net()
-    stateful = replace(graph, ops=(*graph.ops[:5], replace(graph.ops[5], inputs=(4,),
+    stateful = replace(graph, ops=(*graph.ops[:5], graph.ops[5].changed(inputs=(4,),
                                                            uses_state=True)))
     schedule = expand(stateful, {0: {}})
     assert len(schedule.steps) == 7

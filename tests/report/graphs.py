@@ -45,7 +45,7 @@ class Net:
         made = [self._tensor(name if i == 0 else "%s_%d" % (name, i), shape, len(self.ops))
                 for i in range(outputs)]
         moved = sum(self.tensors[t].size_bytes for t in ids + made)
-        self.ops.append(Op(
+        self.ops.append(Op.of(
             name, kind, tuple(ids), tuple(made),
             not_recomputable_because=because, mirror_stage=stage,
             inplace=(Inplace(0, 0),) if kind in ("Activation", "elemwise_add") else (),
@@ -113,10 +113,10 @@ class Net:
                     outputs.append(made[-1])
                 else:
                     gradients.setdefault(t, []).append(made[-1])
-            self.ops.append(Op(op.name + "_backward", "_backward_" + op.kind, tuple(reads),
-                               tuple(made), is_backward=True, forward_op=index,
-                               inplace=(Inplace(0, 0),) if known and made else (),
-                               time_s=2 * op.time_s))
+            self.ops.append(Op.of(op.name + "_backward", "_backward_" + op.kind, tuple(reads),
+                                  tuple(made), is_backward=True, forward_op=index,
+                                  inplace=(Inplace(0, 0),) if known and made else (),
+                                  time_s=2 * op.time_s))
         graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=self.name,
                       pools="executor")
         graph.check()
@@ -134,10 +134,10 @@ class Net:
             return parts[0] if parts else -1
         made = self._tensor("%s_grad_sum" % self.tensors[tensor].name,
                             self.tensors[tensor].shape, len(self.ops))
-        self.ops.append(Op("_sum_of_%s_grad" % self.tensors[tensor].name, "_grad_add",
-                           tuple(parts), (made,), is_backward=True,
-                           inplace=(Inplace(0, 0),), adds_into_first=len(parts) == 2,
-                           time_s=self.tensors[made].size_bytes * 3 / BYTES_PER_S))
+        self.ops.append(Op.of("_sum_of_%s_grad" % self.tensors[tensor].name, "_grad_add",
+                              tuple(parts), (made,), is_backward=True,
+                              inplace=(Inplace(0, 0),), adds_into_first=len(parts) == 2,
+                              time_s=self.tensors[made].size_bytes * 3 / BYTES_PER_S))
         return made
 
 

@@ -60,7 +60,7 @@ def test_the_hints_quote_the_name_of_the_file(plan):
 def test_times_of_one_unit_an_op_are_no_seconds():
     """Without the plugin ResNet-50 was said to take 525 s a step."""
     base = plan_of(resnet((2, 2), 16, 64))
-    ops = tuple(replace(op, time_s=1.0) for op in base.graph.ops)
+    ops = tuple(op.changed(time_s=1.0) for op in base.graph.ops)
     units = replace(base, graph=replace(base.graph, ops=ops), costs=UNIT_TIMES)
     row = next(line for line in text.summary(units).splitlines() if line.startswith("unplanned"))
     assert row.split()[-1] == str(len(ops)) and "MiB" in row

@@ -236,7 +236,7 @@ def test_too_little_time_shortens_every_phase():
 @pytest.mark.parametrize("method", ["auto", "sublinear"])
 def test_progress_tells_the_total_that_the_budget_is_on(method):
     graph = chain(20)
-    graph = replace(graph, ops=tuple(replace(op, workspace_bytes=7) for op in graph.ops))
+    graph = replace(graph, ops=tuple(op.changed(workspace_bytes=7) for op in graph.ops))
     seen = []
     budget = int(pool(graph, "live") * 0.7) if method == "auto" else None
     plan = solve(graph, budget, method, Options(

@@ -73,7 +73,7 @@ def test_bounds_of_tiny_times_are_as_good(seed: int) -> None:
     """Costs of nanoseconds are below the solver's tolerances: bounds came out above the optimum."""
     graph = random_graph(seed, True, 12)
     unit = 2.0 ** -30
-    tiny = replace(graph, ops=tuple(replace(op, time_s=op.time_s * unit) for op in graph.ops))
+    tiny = replace(graph, ops=tuple(op.changed(time_s=op.time_s * unit) for op in graph.ops))
     budget = int(sum(t.size_bytes for t in graph.tensors) * 0.4)
     for bound_s in (integer_bound_s, lambda *of: overhead_bound(*of).extra_s):
         assert bound_s(tiny, budget) == pytest.approx(bound_s(graph, budget) * unit, rel=1e-4)
@@ -122,10 +122,10 @@ def test_an_op_takes_no_gradient_that_is_read_later() -> None:
     """Where a ResNet's branches part, bounds were as if the first could take the gradient."""
     tensors = (Tensor("value", 400, 0), Tensor("gradient", 400, 1), Tensor("left", 400, 2),
                Tensor("both", 4, 3))
-    ops = (Op("forward", "op", (), (0,), time_s=5.0),
-           Op("head", "op", (), (1,), True, time_s=1.0),
-           Op("left_backward", "op", (1, 0), (2,), True, inplace=(Inplace(0, 0, False),)),
-           Op("right_backward", "op", (2, 1), (3,), True))
+    ops = (Op.of("forward", "op", (), (0,), time_s=5.0),
+           Op.of("head", "op", (), (1,), True, time_s=1.0),
+           Op.of("left_backward", "op", (1, 0), (2,), True, inplace=(Inplace(0, 0, False),)),
+           Op.of("right_backward", "op", (2, 1), (3,), True))
     graph = Graph(tensors, ops, ())
     assert minimum_peak_bound(reduce_graph(graph)).bytes == 1200
     assert plan_storage(graph, expand(graph, {}), "live").peak_live_bytes == 1200
@@ -134,11 +134,11 @@ def test_an_op_takes_no_gradient_that_is_read_later() -> None:
 def test_what_a_variant_takes_from_one_op_it_gives_to_another() -> None:
     """The smallest peak is at ops that each take little in one of their modes."""
     tensors = [Tensor("p%d" % i, 500, i) for i in range(20)]
-    ops = [Op("p%d" % i, "op", (i - 1,) if i else (), (i,), time_s=1.0) for i in range(20)]
+    ops = [Op.of("p%d" % i, "op", (i - 1,) if i else (), (i,), time_s=1.0) for i in range(20)]
     tensors += [Tensor("b", 800, 20), Tensor("c", 800, 21), Tensor("g1", 100, 22),
                 Tensor("g0", 100, 23), Tensor("mask", 50, 21)]
-    ops += [Op("b", "op", (19,), (20,), time_s=1.0), Op("c", "op", (19,), (21,), time_s=1.0),
-            Op("b1", "op", (20, 21), (22,), True), Op("b0", "op", (22,), (23,), True)]
+    ops += [Op.of("b", "op", (19,), (20,), time_s=1.0), Op.of("c", "op", (19,), (21,), time_s=1.0),
+            Op.of("b1", "op", (20, 21), (22,), True), Op.of("b0", "op", (22,), (23,), True)]
     offer = Offer("mask", 21, (
         (21, Implementation((19,), (21, 24), time_s=1.0)),
         (22, Implementation((24,), (22,))), (23, Implementation((20, 21, 22), (23,)))))
@@ -150,9 +150,9 @@ def test_operands_are_brought_together_one_after_the_other() -> None:
     """The second operand is made beside the first, whatever runs again."""
     tensors = (Tensor("large", 600, 0), Tensor("left", 100, 1), Tensor("right", 100, 3),
                Tensor("other", 600, 2), Tensor("gradient", 4, 4))
-    ops = (Op("large", "op", (), (0,), time_s=1.0), Op("left", "op", (0,), (1,), time_s=1.0),
-           Op("other", "op", (), (3,), time_s=1.0), Op("right", "op", (3,), (2,), time_s=1.0),
-           Op("backward", "op", (1, 2), (4,), True))
+    ops = (Op.of("large", "op", (), (0,), time_s=1.0), Op.of("left", "op", (0,), (1,), time_s=1.0),
+           Op.of("other", "op", (), (3,), time_s=1.0), Op.of("right", "op", (3,), (2,), time_s=1.0),
+           Op.of("backward", "op", (1, 2), (4,), True))
     search = OperandSearch(reduce_graph(Graph(tensors, ops, ())))
     assert 204 <= search.least_bytes(4, 1) <= search.least_bytes(4, 1000) == 800
 
@@ -171,7 +171,7 @@ def test_unplanned_networks_take_what_bounds_count(name: str, options: Dict[str,
     """At each op, to the byte."""
     net = nets.build(name, **options)
     graph = memonger.plan(net.symbol, "100%", shapes=net.shapes, variants="none").graph
-    runs = [not op.placeholder for op in graph.ops]
+    runs = [op.runs for op in graph.ops]
     assert (unplanned_live(reduce_graph(graph))[runs]
             == timeline(graph, expand(graph, {}), "live").live_bytes).all()
 

@@ -65,8 +65,8 @@ def test_a_little_value_that_stays_is_no_reason_not_to_cut() -> None:
     graph = residual_network(6)
     first, last = graph.ops[0], graph.ops[graph.num_forward - 1]
     counter = len(graph.tensors)
-    ops = (replace(first, outputs=(*first.outputs, counter)),
-           *graph.ops[1:graph.num_forward - 1], replace(last, inputs=(*last.inputs, counter)),
+    ops = (first.changed(outputs=(*first.outputs, counter)),
+           *graph.ops[1:graph.num_forward - 1], last.changed(inputs=(*last.inputs, counter)),
            *graph.ops[graph.num_forward:])
     counted = replace(graph, ops=ops, tensors=(*graph.tensors, Tensor("counter", 8, 0)))
     assert [one.forward for one in find_boundaries(counted)] \

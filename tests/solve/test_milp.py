@@ -139,9 +139,10 @@ def test_one_output_goes_while_the_other_stays() -> None:
     """A pooling layer's workspace stayed for a ResNet's whole step where its output did."""
     tensors = (Tensor("pooled", 100, 0), Tensor("workspace", 400, 0), Tensor("next", 600, 1),
                Tensor("next_gradient", 100, 2), Tensor("gradient", 100, 3))
-    ops = (Op("pool", "op", (), (0, 1), time_s=5.0), Op("next", "op", (0,), (2,), time_s=20.0),
-           Op("next_backward", "op", (0, 2), (3,), True),
-           Op("pool_backward", "op", (3, 0, 1), (4,), True))
+    ops = (Op.of("pool", "op", (), (0, 1), time_s=5.0),
+           Op.of("next", "op", (0,), (2,), time_s=20.0),
+           Op.of("next_backward", "op", (0, 2), (3,), True),
+           Op.of("pool_backward", "op", (3, 0, 1), (4,), True))
     graph = Graph(tensors, ops, ())
     plan = solve(graph, 800, OPTIONS)
     assert plan.status is Status.OPTIMAL and plan.overhead * graph.time_s == pytest.approx(5.0)

@@ -81,14 +81,14 @@ def flat_graphs(draw) -> Graph:
     """
     sizes = draw(st.lists(st.sampled_from((100, 200, 300)), min_size=1, max_size=5))
     tensors = [Tensor("f%d" % i, size, i) for i, size in enumerate(sizes)]
-    ops = [Op("f%d" % i, "op", (), (i,), time_s=float(draw(st.integers(0, 5))),
-              not_recomputable_because=draw(st.sampled_from(("", "", "random"))))
+    ops = [Op.of("f%d" % i, "op", (), (i,), time_s=float(draw(st.integers(0, 5))),
+                 not_recomputable_because=draw(st.sampled_from(("", "", "random"))))
            for i in range(len(sizes))]
     for i in range(len(sizes)):
         read = draw(st.sets(st.sampled_from(range(len(sizes))), max_size=2))
         tensors.append(Tensor("b%d" % i, 100, len(ops)))
-        ops.append(Op("b%d" % i, "op", (*sorted(read), *((len(ops) - 1,) if i else ())),
-                      (len(ops),), True, not_recomputable_because="backward", time_s=1.0))
+        ops.append(Op.of("b%d" % i, "op", (*sorted(read), *((len(ops) - 1,) if i else ())),
+                         (len(ops),), True, not_recomputable_because="backward", time_s=1.0))
     graph = Graph(tuple(tensors), tuple(ops), (len(ops) - 1,))
     graph.check()
     return graph

@@ -205,7 +205,7 @@ def test_clones_are_limited(storage):
 def test_damaged_graphs_are_refused():
     from memonger.util.errors import SolverError
     graph = strategies.training_graph(random.Random(1), 4)
-    broken = replace(graph, ops=graph.ops[:-1] + (replace(graph.ops[-1], inputs=(9999,)),))
+    broken = replace(graph, ops=graph.ops[:-1] + (graph.ops[-1].changed(inputs=(9999,)),))
     with pytest.raises(SolverError):
         NativeSearch(broken, Options())
 
@@ -214,8 +214,8 @@ def test_damaged_graphs_are_refused():
 def test_times_of_several_streams_are_those_of_the_reference(seed):
     rng = random.Random(seed)
     graph = strategies.variants(rng, strategies.training_graph(rng, rng.randint(2, 14)))
-    graph = replace(graph, ops=tuple(replace(
-        op, time_s=op.time_s * rng.random(), stream=rng.choice(("compute", "copy", "network")))
+    graph = replace(graph, ops=tuple(op.changed(
+        time_s=op.time_s * rng.random(), stream=rng.choice(("compute", "copy", "network")))
         for op in graph.ops))
     core = NativeSearch(graph, Options(variants="all"))
     for _ in range(10):

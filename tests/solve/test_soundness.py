@@ -127,9 +127,9 @@ def with_values_apart(rng: random.Random, graph: Graph) -> Graph:
             return tuple(range(len(op.inputs) + len(op.outputs)))
         return (1,) if len(op.inputs) > 1 else ()
 
-    ops = tuple(replace(op, own_buffers=apart(op))
+    ops = tuple(op.changed(own_buffers=apart(op))
                 if rng.random() < 0.3 and not op.adds_into_first and len(op.inputs) < 5
-                and not op.placeholder else op
+                and op.runs else op
                 for op in graph.ops)
     return replace(graph, ops=ops)
 
@@ -260,8 +260,8 @@ def test_an_output_that_renames_an_ignored_input_is_alive_from_its_own_op_on() -
     tensors = (Tensor("small", 1024, 0, shape=(256,)), Tensor("used", 4, 1, shape=(1,)),
                Tensor("large", 8192, 2, shape=(2048,)),
                Tensor("late", 1024, 3, "output", shape=(256,)))
-    ops = (Op("f0", "Op", (), (0,)), Op("f1", "Op", (0,), (1,)), Op("f2", "Op", (), (2,)),
-           Op("f3", "Op", (0,), (3,), ignored_inputs=(0,), inplace=(Inplace(0, 0),)))
+    ops = (Op.of("f0", "Op", (), (0,)), Op.of("f1", "Op", (0,), (1,)), Op.of("f2", "Op", (), (2,)),
+           Op.of("f3", "Op", (0,), (3,), ignored_inputs=(0,), inplace=(Inplace(0, 0),)))
     graph = Graph(tensors, ops, (3,))
     peak = plan_storage(graph, expand(graph, {}), "live").peak_live_bytes
     assert peak == 8192
@@ -272,7 +272,7 @@ def test_an_output_that_renames_an_ignored_input_is_alive_from_its_own_op_on() -
 def test_workspace_that_a_variant_saves_is_room_for_the_pool(method: str) -> None:
     # The mask variant of f1 needs no workspace: the pool may take what it took.
     base = variant_graph(0.0)
-    ops = tuple(replace(op, workspace_bytes=1000) if op.name == "f1" else op for op in base.ops)
+    ops = tuple(op.changed(workspace_bytes=1000) if op.name == "f1" else op for op in base.ops)
     graph = replace(base, ops=ops)
     pool = plan_storage(graph, Schedule(tuple(
         step for step in expand(graph_in_use(graph, Schedule((), (0,))), {}).steps), (0,)),
@@ -309,9 +309,9 @@ def test_a_larger_budget_never_costs_more(seed: int) -> None:
 def test_rounding_does_not_make_a_budget_impossible() -> None:
     # Seed 2505: a tenth of a value must go; what was left of the excess was 1e-12 bytes.
     tensors = (Tensor("a", 18176, 0), Tensor("b", 51200, 1), Tensor("g", 4, 2))
-    ops = (Op("f0", "Op", (), (0,), time_s=1.0),
-           Op("f1", "Op", (), (1,), not_recomputable_because="random"),
-           Op("b0", "Op", (0,), (2,), True, not_recomputable_because="backward"))
+    ops = (Op.of("f0", "Op", (), (0,), time_s=1.0),
+           Op.of("f1", "Op", (), (1,), not_recomputable_because="random"),
+           Op.of("b0", "Op", (0,), (2,), True, not_recomputable_because="backward"))
     for missing in range(1, 18176, 7):
         found = knapsack_bound(reduce_graph(Graph(tensors, ops, ())), 51200 + 18176 - missing)
         assert found.extra_s <= 1.0

@@ -59,7 +59,7 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
                                                  if i not in dropped)}
 
     def renumbered(op: Op) -> Op:
-        return replace(op, inputs=tuple(replaced.get(t, t) for t in op.inputs),
+        return op.changed(inputs=tuple(replaced.get(t, t) for t in op.inputs),
                        forward_op=number.get(op.forward_op, -1),
                        not_recomputable_because=op.not_recomputable_because or
                        ("it has a state of its own, which CachedOp cannot make twice"

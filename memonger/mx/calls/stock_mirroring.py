@@ -69,7 +69,7 @@ def forward_graph(symbol: Any, arguments: Arguments) -> Graph:
                                   "activation" if is_op else "parameter", is_op, shape))
         if is_op:
             attributes = node.get("attrs", {})
-            ops.append(Op(
+            ops.append(Op.of(
                 node["name"], node["op"],
                 tuple(first[i[0], i[1]] for i in node["inputs"] if (i[0], i[1]) in first),
                 tuple(made), not_recomputable_because="it is not safe to run again on stock MXNet"
@@ -77,8 +77,8 @@ def forward_graph(symbol: Any, arguments: Arguments) -> Graph:
                 mirror_stage=attributes.get("__mirror_stage__", ""),
                 force_mirroring=attributes.get("__force_mirroring__", "")))
     ops = [_fragile(ops, index) for index in range(len(ops))]
-    ops.append(Op("backward", "backward", (), (), True, not_recomputable_because="it is a gradient",
-                  time_s=2.0 * len(ops)))
+    ops.append(Op.of("backward", "backward", (), (), True, time_s=2.0 * len(ops),
+                     not_recomputable_because="it is a gradient"))
     return Graph(tuple(tensors), tuple(ops), (), pools="executor")
 
 

@@ -137,7 +137,7 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
                     names[name] += 1
                 name = "%s~%d" % (name, names[name])
         hints = node["attrs"]
-        ops.append(Op(
+        ops.append(Op.of(
             name=name, kind=node["op"],
             inputs=tuple(first_entry[n] + i for n, i in node["inputs"]),
             outputs=tuple(range(first_entry[index], first_entry[index] + node["num_outputs"])),

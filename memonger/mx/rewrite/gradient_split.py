@@ -41,9 +41,9 @@ def with_placeholders(graph: Graph, gradients: AbstractSet[int]) -> Graph:
     new_index: Dict[int, int] = {-1: -1}
     for index, op in enumerate(graph.ops):
         if index in gradients:
-            ops.append(Op(op.name + "_weight", op.kind, (), (), is_backward=True,
-                          not_recomputable_because=op.not_recomputable_because,
-                          device=op.device, placeholder=True))
+            ops.append(Op.of(op.name + "_weight", op.kind, (), (), is_backward=True,
+                             not_recomputable_because=op.not_recomputable_because,
+                             device=op.device, runs=False))
         new_index[index] = len(ops)
         ops.append(op)
     ops = [replace(op, forward_op=new_index[op.forward_op],

@@ -169,7 +169,7 @@ def _variant(base: _Known, tensors: List[Tensor], other: _Known, name: str,
         return None
     # Where they run: placeholders in front of the gradient of the chain's first op, and that one.
     targets = range(old_backward[first][0] + 1 - len(new_backward), old_backward[first][0] + 1)
-    if not all(graph.ops[target].placeholder for target in targets[:-1]):
+    if any(graph.ops[target].runs for target in targets[:-1]):
         return None
     behind = graph.ops[old_backward[last][0]]
     made = _gradients_made(graph, [old_backward[f][0] for f in forward_ids])

@@ -43,7 +43,7 @@ def gradient_labels(graph: Graph) -> Dict[int, str]:
     seen: Dict[str, int] = {}
     labels = {}
     for index, op in enumerate(graph.ops):
-        if op.is_backward and not op.placeholder:
+        if op.is_backward and op.runs:
             label = _escaped(graph.ops[op.forward_op].name if op.forward_op >= 0 else op.name)
             seen[label] = seen.get(label, 0) + 1
             labels[index] = label if seen[label] == 1 else "%s@%d" % (label, seen[label])
@@ -169,7 +169,7 @@ def _as_swapped(graph: Graph, schedule: Schedule) -> Graph:
     for index in schedule.variants:
         variant = graph.variants[index]
         for op, _ in variant.choices:
-            if ops[op].is_backward and not ops[op].placeholder:
+            if ops[op].is_backward and ops[op].runs:
                 ops[op] = replace(ops[op], forward_op=variant.op)
     return replace(in_use, ops=tuple(ops))
 

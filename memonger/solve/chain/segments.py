@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Dict, Iterator, List, Sequence, Set, Tuple
 
 from ...graph.offers import Offer, offering
-from ...graph.types import Graph, Op, Tensor
+from ...graph.types import Graph, Implementation, Op, Tensor
 
 #: A chain has at least this many boundaries; else values of more ops may cross one.
 _FEWEST, _MOST_VALUES = 6, 12
@@ -212,16 +212,17 @@ class _Cutter:
         def renumbered(ids: Sequence[int]) -> Tuple[int, ...]:
             return tuple(number_of[t] for t in ids)
 
-        ops = [replace(graph.ops[op], inputs=renumbered(graph.ops[op].inputs),
-                       outputs=renumbered(graph.ops[op].outputs), control_deps=(),
-                       forward_op=new.get(graph.ops[op].forward_op, -1), alternatives=())
+        def moved(own: Implementation) -> Implementation:
+            return replace(own, inputs=renumbered(own.inputs), outputs=renumbered(own.outputs))
+
+        ops = [replace(graph.ops[op], implementations=(moved(graph.ops[op].implementations[0]),),
+                       control_deps=(), forward_op=new.get(graph.ops[op].forward_op, -1))
                for op in new]
-        rest = Op("rest", "rest", renumbered(read_by_rest), renumbered(sorted(made_by_rest)),
-                  is_backward=True, not_recomputable_because="it stands for other segments")
+        rest = Op.of("rest", "rest", renumbered(read_by_rest), renumbered(sorted(made_by_rest)),
+                     is_backward=True, not_recomputable_because="it stands for other segments")
         chosen = [Offer(graph.variants[v].name, new.get(graph.variants[v].op, 0), tuple(
-            (new[op], replace(other, inputs=renumbered(other.inputs),
-                              outputs=renumbered(other.outputs)))
-            for op, other in graph.implementations_of(v)), graph.variants[v].exact)
+            (new[op], moved(other)) for op, other in graph.implementations_of(v)),
+            graph.variants[v].exact)
             for v in variants]
         alone = Graph(tuple(records), (*ops[:middle], rest, *ops[middle:]),
                       renumbered(sorted(outputs)), name=graph.name, pools=graph.pools)

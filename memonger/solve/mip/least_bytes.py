@@ -41,7 +41,7 @@ def pool_limit_bytes(graph: Graph, limit_bytes: int, variants: str) -> int:
 def least_outside_pool_bytes(graph: Graph, variants: str) -> int:
     """Workspace and objects that every plan takes."""
     least = [op.workspace_bytes for op in graph.ops]
-    runs = [not op.placeholder for op in graph.ops]
+    runs = [op.runs for op in graph.ops]
     for number in allowed_variants(graph, variants):
         for op, implementation in graph.implementations_of(number):
             least[op] = min(least[op], implementation.workspace_bytes)

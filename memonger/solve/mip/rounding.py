@@ -95,7 +95,7 @@ class _Decoder:
 
     def run(self) -> Optional[List[Step]]:
         for index, op in enumerate(self.graph.ops):
-            if op.placeholder:
+            if not op.runs:
                 continue
             window = bisect_left(self.ends, index)
             if not self._make(index, True):

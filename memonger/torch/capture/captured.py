@@ -64,7 +64,7 @@ class Captured:
             outputs = ops[op].outputs
             if bytes_now() and not any(tensors[t].name.endswith(TEMPORARY) for t in outputs):
                 tensors.append(Tensor(ops[op].name + TEMPORARY, bytes_now(), op, "activation"))
-                ops[op] = replace(ops[op], outputs=(*outputs, len(tensors) - 1))
+                ops[op] = ops[op].changed(outputs=(*outputs, len(tensors) - 1))
         return replace(self.graph, tensors=tuple(tensors), ops=tuple(ops))
 
     @property

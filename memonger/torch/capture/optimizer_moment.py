@@ -37,7 +37,8 @@ def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
     graph = captured.graph
     made = Tensor(STEP + ":temporary", temporary_bytes, len(graph.ops), "activation", True,
                   (temporary_bytes,), "uint8")
-    op = Op(STEP, _KIND, (), (len(graph.tensors),), True, not_recomputable_because="a backward op")
+    op = Op.of(STEP, _KIND, (), (len(graph.tensors),), True,
+               not_recomputable_because="a backward op")
     graph = replace(graph, tensors=(*graph.tensors, made), ops=(*graph.ops, op))
     graph.check()
     return replace(captured, graph=graph, nodes=[*captured.nodes, None],

@@ -279,7 +279,7 @@ class _Reader:
             reason = reason or "reads an input that the step writes into"
         if self.fused and reduces(node):
             reason = reason or "another kernel would sum in another order"
-        self._add(node, parts, Op(
+        self._add(node, parts, Op.of(
             label, str(node.target), tuple(reads), (*made, *extra), late,
             inplace=self._inplace(node, parts, reads, made),
             not_recomputable_because="a backward op" if late else reason, kept_outputs=kept))
@@ -295,8 +295,8 @@ class _Reader:
             label = source.name + ":channels_last"
             self.copies[tensor] = self._new((_COPY - tensor, self.sizes[tensor]), op, label,
                                             "activation", None)
-            self._add(None, [], Op(label, "copy", (tensor,), (self.copies[tensor],),
-                                   not_recomputable_because="Inductor copies once"))
+            self._add(None, [], Op.of(label, "copy", (tensor,), (self.copies[tensor],),
+                                      not_recomputable_because="Inductor copies once"))
         return self.copies[tensor]
 
     def _copies_for_backward(self) -> None:
@@ -309,7 +309,7 @@ class _Reader:
                 label = source.name + ":copy"
                 self.copies_for_backward[tensor] = self._new(
                     (_COPY_FOR_BACKWARD - tensor, source.size_bytes), op, label, "activation", None)
-                self._add(None, [], Op(
+                self._add(None, [], Op.of(
                     label, "copy", (tensor,), (self.copies_for_backward[tensor],),
                     not_recomputable_because="the step writes into what it reads"))
 
@@ -348,8 +348,8 @@ class _Reader:
         written = private_joint.written_back(self.joint)
         reads = self._results([k for k in range(self.num_forward_outputs) if written[k]])
         if reads:
-            self._add(None, [], Op("write_back", "copy", tuple(reads), (),
-                                   not_recomputable_because="writes into buffers"))
+            self._add(None, [], Op.of("write_back", "copy", tuple(reads), (),
+                                      not_recomputable_because="writes into buffers"))
 
     def _add(self, node: Optional[fx.Node], parts: List[fx.Node], op: Op) -> None:
         self.ops.append(op)
