@@ -27,16 +27,16 @@ def sweep_requests(request: Any, budgets: Sequence[Budget], whole_bytes: int,
 
 
 def at_knee(request: Any, whole_bytes: int, plan_of: Callable[[Any], Plan]) -> Any:
-    """A request for the knee as one for bytes: those of the plan there, which is to be improved on.
+    """A request for the knee as one for its share, with the plan there to be improved on.
 
     Parameters are those of :func:`sweep_requests`; the plans take half of the request's time limit.
     """
     half = replace(request, time_limit=request.time_limit / 2)
     each = replace(half, time_limit=half.time_limit / len(KNEE_BUDGETS))
     shown = numbered(request.progress, "budget", len(KNEE_BUDGETS))
-    found, note = find_knee(whole_bytes, lambda budget: plan_of(
+    knee = find_knee(whole_bytes, lambda budget: plan_of(
         replace(each, budget=budget, progress=next(shown, None))))
-    return replace(half, budget=found.budget_bytes, given=found, notes=(*request.notes, note))
+    return replace(half, budget=knee.share, given=knee.plan, notes=(*request.notes, knee.note))
 
 
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = None,

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Iterable, List, Tuple
+from typing import Callable, Iterable, List, NamedTuple
 
 from ..plans.frontier import frontier, knee
 from ..plans.plan import Budget, Plan
@@ -40,20 +40,27 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
     return plans[::-1]
 
 
-def find_knee(whole_bytes: int, plan_at: Callable[[int], Plan]) -> Tuple[Plan, str]:
-    """The plan at the knee of the frontier, and a sentence that says where it is.
+class Knee(NamedTuple):
+    """Where less memory starts to cost more time."""
 
-    Of two plans, which have no knee, it is the faster one.
+    #: Of the unplanned total, such as "50%".
+    share: str
+    plan: Plan
+    #: A sentence that says where it is, with the curve.
+    note: str
+
+
+def find_knee(whole_bytes: int, plan_at: Callable[[int], Plan]) -> Knee:
+    """The knee of the frontier; where there are two plans at most, the faster one.
 
     ``whole_bytes``: the unplanned total.
     ``plan_at``: the plan for a budget in bytes.
     Raises InfeasibleBudget if there is not even a plan for the unplanned total.
     """
     plans = sweep_budgets(KNEE_BUDGETS, whole_bytes, plan_at) or [plan_at(whole_bytes)]
-    found = knee(plans) or frontier(plans)[-1]
-
-    def share(plan: Plan) -> str:
-        return "%.0f%%" % (100.0 * (plan.budget_bytes or 0) / max(whole_bytes, 1))
-    return found, "the knee of memory against time is at %s of the unplanned total (%s)" % (
-        share(found), ", ".join("%s: %+.1f %% time" % (share(plan), 100 * plan.overhead)
-                                for plan in plans))
+    plan = knee(plans) or frontier(plans)[-1]
+    shares = {parse_budget(budget, whole_bytes): budget for budget in reversed(KNEE_BUDGETS)}
+    share = shares[plan.budget_bytes or 0]
+    return Knee(share, plan, "the knee of memory against time is at %s of the unplanned total (%s)"
+                % (share, ", ".join("%s: %+.1f %% time" % (
+                    shares[other.budget_bytes or 0], 100 * other.overhead) for other in plans)))

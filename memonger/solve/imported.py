@@ -56,10 +56,10 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     asked, notes = Options(**options), []
     if budget == KNEE:
         each = replace(asked, time_limit_s=asked.time_limit_s / 2 / len(KNEE_BUDGETS))
-        found, note = find_knee(whole, lambda total_bytes: solve(
+        knee = find_knee(whole, lambda total_bytes: solve(
             graph, total_bytes - around, method, each))
-        budget, notes = found.budget_bytes or whole, [note]
-        asked = replace(asked, time_limit_s=asked.time_limit_s / 2, given=found.schedule)
+        budget, notes = knee.plan.budget_bytes or 0, [knee.note]
+        asked = replace(asked, time_limit_s=asked.time_limit_s / 2, given=knee.plan.schedule)
     pool_budget = parse_imported_budget(budget, whole, not graph.own_units) - around
     try:
         plan = solve(graph, pool_budget, method, asked)

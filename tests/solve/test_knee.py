@@ -47,9 +47,9 @@ class _Fixed:
 
 
 def test_the_knee_of_a_curve_is_found_and_said() -> None:
-    plan, note = find_knee(1000, stated({1000: 0.0, 800: 0.01, 640: 0.02, 500: 0.03, 400: 0.3,
-                                         300: 0.9}))
-    assert plan.total_bytes == 500
+    share, plan, note = find_knee(1000, stated({
+        1000: 0.0, 800: 0.01, 640: 0.02, 500: 0.03, 400: 0.3, 300: 0.9}))
+    assert share == "50%" and plan.total_bytes == 500
     assert note == ("the knee of memory against time is at 50% of the unplanned total "
                     "(100%: +0.0 % time, 80%: +1.0 % time, 65%: +2.0 % time, 50%: +3.0 % time, "
                     "40%: +30.0 % time, 30%: +90.0 % time)")
@@ -60,7 +60,7 @@ def test_the_knee_of_a_curve_is_found_and_said() -> None:
     ({1000: 0.0, 450: 0.0}, 450)])
 def test_a_curve_of_less_than_three_plans_has_its_fastest(
         curve: Dict[int, float], total: int) -> None:
-    assert find_knee(1000, stated(curve))[0].total_bytes == total
+    assert find_knee(1000, stated(curve)).plan.total_bytes == total
 
 
 def test_a_step_that_no_plan_takes_less_than_is_refused() -> None:
@@ -87,7 +87,7 @@ def test_a_network_is_planned_at_its_knee() -> None:
     plan = plan_network(network, PlanRequest("knee"))
     share, _ = curve_of(plan.notes[-1])
     assert plan.budget_bytes == int(float(share[:-1]) * network.unplanned.total_bytes / 100)
-    assert plan.options["budget"] == plan.budget_bytes
+    assert plan.options["budget"] == share
     assert plan.overhead == plan_network(network, PlanRequest(share)).overhead
 
 

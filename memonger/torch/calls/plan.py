@@ -33,8 +33,9 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     inputs : tuple, dict or torch.Tensor
         Arguments of one call; tensors may be on "meta".
     budget : int, float or str, optional
-        Bytes, ``"8GB"``, ``"50%"`` of the unplanned total, or ``"auto"``: what the GPU has free,
-        less 5 %. Without one the plan takes the least memory.
+        Bytes, ``"8GB"``, ``"50%"`` of the unplanned total, ``"auto"``: what the GPU has free,
+        less 5 %, or ``"knee"``: where less memory starts to cost more time, which plans for a few
+        budgets tell; a note says where that is. Without one the plan takes the least memory.
     mode : str
         "inductor" or "eager": what runs the plan.
     costs : str or Profile

@@ -12,7 +12,7 @@ import torch.fx as fx
 from ...plans.plan import Plan, Status
 from ...util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from ...util.units import budget_share, parse_budget
-from ..capture.captured import BUFFER, INPUT, PARAMETER
+from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.costs import ROOFLINES
 from ..capture.layouts import mark_layouts
 from ..capture.optimizer_moment import with_optimizer
@@ -31,7 +31,7 @@ from .any_size import AnySize
 from .checks import check_inference
 from .compilation import Code, Compilation, PlannedGraph
 from .inductor import compiled, patches
-from .planning import make_plan
+from .planning import knee_of, make_plan
 from .request import Request, with_profile
 
 
@@ -124,6 +124,7 @@ class Backend(Compilation):
         changed = self._unplanned(other, sources, inputs) if other and plain else None
         if other is None or plain is None or changed is None:
             return module, None
+        self._at_knee(plain.captured, self.request)
         if self.request.budget is not None:
             self._fix_budget(parse_budget(self.request.budget, plain.plan.total_bytes))
         asked = replace(self.request, time_limit=self.request.time_limit / 2)
@@ -180,6 +181,14 @@ class Backend(Compilation):
         if not self.only_plan and budget_share(self.request.budget) is not None:
             self.request = replace(self.request, budget=budget_bytes)
 
+    def _at_knee(self, captured: Captured, request: Request) -> Request:
+        """The request; the knee is a share from then on: it is of the first step."""
+        asked = knee_of(captured, request)
+        if asked is not request:
+            self.request = replace(self.request, budget=asked.budget, given=asked.given,
+                                   time_limit=asked.time_limit, notes=asked.notes)
+        return asked
+
     def options(self) -> Dict[str, Any]:
         """Options of ``torch.compile`` under which Inductor asks this for its partitions."""
         def partition(joint: fx.GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int,
@@ -213,6 +222,7 @@ class Backend(Compilation):
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)
         if key not in self._plans:
+            request = self._at_knee(captured, request)
             self._plans[key] = make_plan(captured, request, key[1], original)
         plan = self._plans[key]
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))

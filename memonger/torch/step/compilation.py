@@ -11,7 +11,7 @@ import torch.fx as fx
 
 from ...plans.plan import Plan, Progress
 from ...util.errors import MemongerError
-from ...util.units import budget_share, parse_budget
+from ...util.units import is_of_step, parse_budget
 from ..capture.captured import Captured
 from ..capture.costs import ROOFLINES
 from ..pytorch.sizes import Symbols, Values
@@ -114,12 +114,11 @@ class Compilation:
 
     @property
     def budget_bytes(self) -> Optional[int]:
-        """The budget; None where there is none, and of a share before the first step is known."""
+        """The budget; None without one, and where the first step, not known yet, says it."""
         budget = self.request.budget
         if self.request.plan is not None:
             return self.request.plan.budget_bytes
-        return None if budget is None or budget_share(budget) is not None else \
-            parse_budget(budget, 0)
+        return None if budget is None or is_of_step(budget) else parse_budget(budget, 0)
 
     def measure(self, joint: fx.GraphModule, arguments: Sequence[Any], device: str = "") -> None:
         """Learn what each op takes that is not known at the sizes in force.

@@ -12,10 +12,11 @@ from ...graph.types import Graph
 from ...planning.confirmed_plan import record_of
 from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
+from ...planning.sweeping import at_knee
 from ...plans.footprint import Footprint
 from ...plans.plan import Plan, Status
 from ...util.errors import PlanMismatch
-from ...util.units import format_bytes, parse_budget
+from ...util.units import KNEE, format_bytes, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.optimizer_moment import check_optimizer
 from .network import TracedNetwork
@@ -45,9 +46,17 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
     return plan
 
 
+def knee_of(captured: Captured, request: Request) -> Request:
+    """A request for the knee as one for its share; any other, and one that plans nothing, as is."""
+    if request.budget != KNEE or request.unplanned:
+        return request
+    return at_knee(request, TracedNetwork(captured, request).unplanned.total_bytes,
+                   lambda asked: make_plan(captured, asked))
+
+
 def _planned(network: TracedNetwork, request: Request, started_s: float) -> Plan:
     wanted = _wanted(network.captured, request)
-    budget_bytes = None if request.budget is None else parse_budget(
+    budget_bytes = None if request.budget in (None, KNEE) else parse_budget(
         request.budget, network.unplanned.total_bytes)
     fits = False
     if budget_bytes is not None:
@@ -115,7 +124,8 @@ def _plan_of(network: TracedNetwork, wanted: PlanRequest, schedule: Schedule, st
     return network.beside_unplanned(Plan(
         graph=network.graph, schedule=schedule, method=method, status=status, planned=planned,
         unplanned=network.unplanned, budget_bytes=budget_bytes, storage="live",
-        options=record_of(network, wanted), planning_s=time.perf_counter() - started_s))
+        options=record_of(network, wanted), notes=wanted.notes,
+        planning_s=time.perf_counter() - started_s))
 
 
 def _wanted(captured: Captured, request: Request) -> PlanRequest:
@@ -125,4 +135,4 @@ def _wanted(captured: Captured, request: Request) -> PlanRequest:
     return PlanRequest(
         request.budget, request.overhead, request.method, "none", request.keep,
         request.recompute, request.time_limit, clones, progress=request.progress,
-        prove=request.prove, without=request.without, given=request.given)
+        prove=request.prove, without=request.without, given=request.given, notes=request.notes)

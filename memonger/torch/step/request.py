@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple, Union
 
 import torch
 
 from ...planning.requests import check_variants
 from ...plans.plan import Budget, Plan, Progress
 from ...util.errors import InputError
-from ...util.units import parse_budget, refuse_bare_number
+from ...util.units import KNEE, parse_budget, refuse_bare_number
 from ..capture.costs import ROOFLINES
 from ..pytorch.module_step import Inputs, device_of
 from ..pytorch.optimizer import Optimizer, optimizer_named
@@ -35,6 +35,7 @@ class Request:
     #: As in :class:`memonger.planning.requests.PlanRequest`.
     without: FrozenSet[str] = frozenset()
     given: Optional[Plan] = field(default=None, repr=False)
+    notes: Tuple[str, ...] = ()
     #: Seconds of ops and bytes that they take besides their outputs, by signature.
     measured_s: Mapping[str, float] = field(default_factory=dict)
     temporary_bytes: Mapping[str, int] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Request:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
         check_variants(self.variants)
         refuse_bare_number(self.budget)
-        if self.budget is not None:
+        if self.budget not in (None, KNEE):
             parse_budget(self.budget, 0)
 
 
