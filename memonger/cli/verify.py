@@ -61,7 +61,7 @@ def verification_record(result: Verification) -> Dict[str, Any]:
     return {"ok": result.ok, "identical": result.identical, "steps": result.steps,
             "tolerance": result.tolerance, "tensors": len(result.differences),
             "different": [asdict(d) for d in result.differences if not d.identical],
-            "judge": result.judge, "kinks": {kink.op: kink.values for kink in result.kinks},
+            "judge": result.judge,
             "lost_casts": dict(result.lost_casts),
             "control": {"threads": list(result.control_threads),
                         "different": [asdict(d) for d in result.control if not d.identical]}

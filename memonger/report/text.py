@@ -13,7 +13,6 @@ from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
 from ..plans.plan import Plan, Status
-from ..util.messages import listed
 from ..util.units import format_bytes
 from .facts import Facts
 from .formatting import (
@@ -288,10 +287,6 @@ def _judge_words(verification: Any) -> List[str]:
                         wrong[0].tensor, wrong[0].max_rel))
     elif verification.in_double:
         words.append("in float64 planned and original agree")
-    if verification.kinks:
-        words.append("rounding decides the side of a kink: " + listed(
-            ["%s (%s)" % (kink.op, counted(kink.values, "value"))
-             for kink in verification.kinks], 6))
     words += ["the planned network lacks %s of the original" % counted(count, kind)
               for kind, count in sorted(verification.lost_casts.items())]
     return words

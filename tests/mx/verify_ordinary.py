@@ -22,8 +22,7 @@ def false_alarms(number: int, seeds: int) -> int:
         if not result.ok:
             print("false alarm: network %d, seed %d\n%s" % (number, seed, result))
     same, judged = sum(r.identical for r in found), sum(bool(r.judge) for r in found)
-    print("network %d: %d identical, %d judged, kinks %d" % (
-        number, same, judged, sum(bool(r.kinks) for r in found)), flush=True)
+    print("network %d: %d identical, %d judged" % (number, same, judged), flush=True)
     return sum(not result.ok for result in found)
 
 

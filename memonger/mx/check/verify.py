@@ -12,7 +12,6 @@ from ..capture.binding import Arguments, GradReq, infer_arguments
 from ..plugin.environment import logger
 from .control import results_with
 from .in_float64 import all_nodes, in_float64, symbol_data, wide_types
-from .kinks import Kink, kinks_within_rounding
 from .training_run import (
     Results,
     Training,
@@ -76,8 +75,6 @@ class Verification:
     judge: str = ""
     #: The same comparison with both networks in float64; empty where not needed or impossible.
     in_double: Tuple[Difference, ...] = ()
-    #: Ops with values so near their kink that rounding decides on which side they are.
-    kinks: Tuple[Kink, ...] = ()
     #: Casts of mixed precision that the original has and the planned network has not, by kind.
     lost_casts: Mapping[str, int] = field(default_factory=dict)
     #: The original against itself with another number of threads; empty unless asked for.
@@ -180,9 +177,6 @@ def compared(planned: Any, original: Any, training: Training, start: Values, arg
             return result
         if not _is_another(exact, expected):
             truth, judge = exact, "float64"
-            result = replace(result, kinks=kinks_within_rounding(
-                original, wide, training.shapes, training.ctx, (type_dict, types),
-                (start, wide_start), training.seed))
     except (InputError, BindError) as error:
         logger.info("the network cannot be run in float64: %s", error)
     result = replace(result, judge=judge)
