@@ -12,9 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib import metadata
-from typing import Callable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Iterator, List, Optional, Tuple, Union
 
 from ..mx.plugin import loading as native
 from ..util import cuda_libraries
@@ -27,24 +27,27 @@ from .command import EXIT_ERROR, EXIT_OK, Command, answer
 
 OK, NOTE, WARNING, PROBLEM = "ok", "note", "warning", "problem"
 
-#: Environment variables that change what is planned or run, and how.
+#: Environment variables that change what is planned or run, how, and the values that mean the same
+#: as an unset variable.
 _VARIABLES = (
     ("MXNET_BACKWARD_DO_MIRROR", WARNING,
-     "MXNet mirrors ops of networks without a plan; of planned ones only where the plugin is off"),
-    ("MXNET_EXEC_ENABLE_INPLACE", WARNING, "changes in-place choices; plans assume it is unset"),
-    ("MXNET_EXEC_NUM_TEMP", NOTE, "number of workspaces; more of them take more memory"),
-    ("MXNET_USE_FUSION", NOTE, "1: point-wise ops are fused after the plan, pools may be larger"),
-    ("MXNET_MKLDNN_ENABLED", NOTE, "0: a plan changes no bit; 1, the default: rounding only"),
-    ("MXNET_SUBGRAPH_BACKEND", NOTE, "training binds are the same with and without it"),
-    ("MXNET_ENGINE_TYPE", NOTE, "the engine that runs the ops"),
-    ("MXNET_GPU_MEM_POOL_TYPE", NOTE, "how device memory is rounded"),
-    ("MXNET_CUDNN_AUTOTUNE_DEFAULT", NOTE, "autotuning may take large workspaces"),
-    ("MXNET_GPU_TEMP_COPY", WARNING, "above 1 each workspace counts as often; plans count one"),
-    ("MXNET_ENABLE_CUDA_GRAPHS", WARNING, "captured steps keep memory that plans do not count"),
+     "MXNet mirrors ops of networks without a plan; of planned ones only where the plugin is off",
+     ("0", "")),
+    ("MXNET_EXEC_ENABLE_INPLACE", WARNING, "changes in-place choices; plans assume it is unset",
+     ()),
+    ("MXNET_EXEC_NUM_TEMP", NOTE, "number of workspaces; more of them take more memory", ()),
+    ("MXNET_USE_FUSION", NOTE, "1: point-wise ops are fused after the plan, pools may be larger",
+     ()),
+    ("MXNET_MKLDNN_ENABLED", NOTE, "0: a plan changes no bit; 1, the default: rounding only", ()),
+    ("MXNET_SUBGRAPH_BACKEND", NOTE, "training binds are the same with and without it", ()),
+    ("MXNET_ENGINE_TYPE", NOTE, "the engine that runs the ops", ()),
+    ("MXNET_GPU_MEM_POOL_TYPE", NOTE, "how device memory is rounded", ()),
+    ("MXNET_CUDNN_AUTOTUNE_DEFAULT", NOTE, "autotuning may take large workspaces", ()),
+    ("MXNET_GPU_TEMP_COPY", WARNING, "above 1 each workspace counts as often; plans count one",
+     ("0", "1", "")),
+    ("MXNET_ENABLE_CUDA_GRAPHS", WARNING, "captured steps keep memory that plans do not count",
+     ("0", "")),
 )
-#: Values that mean the same as an unset variable.
-_HARMLESS = {"MXNET_BACKWARD_DO_MIRROR": ("0", ""), "MXNET_GPU_TEMP_COPY": ("0", "1", ""),
-             "MXNET_ENABLE_CUDA_GRAPHS": ("0", "")}
 #: Machine code in the cu112 wheel: compute capability 5.0 to 8.6, which 8.9 runs too.
 _SERVED_CAPABILITIES = ((5, 0), (8, 9))
 _MXNET_NEEDED = ("pip install mxnet==1.9.1, or mxnet-cu112==1.9.1 for a GPU "
@@ -66,6 +69,10 @@ class Finding:
     advice: str = ""
 
 
+#: What was found of a subject: a version or the like; with the state; with advice, too.
+Found = Union[str, Tuple[str, str], Tuple[str, str, str]]
+
+
 class Doctor(Command):
     """Show versions, the plugin, helpers, devices and settings, and what is wrong with them.
 
@@ -82,11 +89,9 @@ class Doctor(Command):
 
 
 def examine() -> List[Finding]:
-    """All findings, in the order of the report."""
-    checks: Tuple[Callable[[], Iterator[Finding]], ...] = (
-        _system, _torch, _distributions, _mxnet, _plugin, _gpu_kernels, _libraries, _programs,
-        _cuda, _devices, _variables)
-    return [finding for check in checks for finding in check()]
+    """All findings, in the order of :data:`CHECKS`, then those on settings."""
+    return [*(Finding(subject, *([found] if isinstance(found, str) else found))
+              for subject, check in CHECKS for found in check()), *_variables()]
 
 
 def describe(findings: List[Finding]) -> str:
@@ -109,179 +114,163 @@ def describe(findings: List[Finding]) -> str:
     return "\n".join(lines)
 
 
-def _output_of(*command: str) -> Optional[str]:
-    """First line that a program prints, or None when it does not run."""
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              universal_newlines=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return (done.stdout.strip().splitlines() or [""])[0] if done.returncode == 0 else None
-
-
-def _system() -> Iterator[Finding]:
-    yield Finding("memonger", __version__)
-    fit = (3, 8) <= sys.version_info[:2] <= (3, 11)
-    yield Finding("python", platform.python_version(),
-                  OK if fit else PROBLEM if _has_mxnet() else NOTE,
-                  "" if fit else "MXNet 1.9.1 runs on Python 3.8 to 3.11")
-    yield Finding("system", "%s, %s cores" % (platform.platform(), os.cpu_count()))
-
-
-def _distributions() -> Iterator[Finding]:
-    mxnets = sorted({(str(d.metadata["Name"]).lower(), d.version) for d in metadata.distributions()
-                     if str(d.metadata["Name"]).lower().split("-")[0] == "mxnet"})
-    for name, version in mxnets:
-        if version.startswith("1.9.1"):
-            yield Finding("distribution", "%s %s" % (name, version))
-        else:
-            yield Finding("distribution", "%s %s" % (name, version), PROBLEM,
-                          "memonger is made for 1.9.1, the last release")
-    if len(mxnets) > 1:
-        yield Finding("distribution", "%d of MXNet, one laid over the other" % len(mxnets), WARNING,
-                      "pip uninstall all of them, then install one")
-
-
 def _has_mxnet() -> bool:
     """Whether an MXNet is installed, whatever its state."""
     return importlib.util.find_spec("mxnet") is not None
 
 
-def _mxnet() -> Iterator[Finding]:
-    numpy = installed("numpy")
-    if not _has_mxnet():
-        yield Finding("numpy", numpy or "missing", OK if numpy else PROBLEM,
-                      "" if numpy else "pip install numpy")
-        words = _BESIDE_TORCH if installed("torch") else _WITHOUT_MXNET
-        yield Finding("mxnet", "missing", NOTE, words + _MXNET_NEEDED)
-        return
-    version = re.match(r"(\d+)\.(\d+)", numpy or "")
-    fit = not version or tuple(map(int, version.groups())) < (1, 24)
-    yield Finding("numpy", numpy or "missing", OK if numpy and fit else PROBLEM,
-                  "" if numpy and fit else
-                  "MXNet 1.9.1 needs numpy below 1.24: pip install 'numpy<1.24'")
-    try:
-        mxnet = importlib.import_module("mxnet")
-    except ImportError as error:
-        yield Finding("mxnet", one_line(error), PROBLEM, _MXNET_NEEDED)
-    except Exception as error:  # OSError: a CUDA library is missing; AttributeError: numpy
-        yield Finding("mxnet", "does not import: " + one_line(error), PROBLEM,
-                      cuda_libraries.advice(one_line(error)))
-    else:
-        fit = mxnet.__version__ == "1.9.1"
-        yield Finding("mxnet", "%s in %s" % (
-            mxnet.__version__, os.path.dirname(str(mxnet.__file__))), OK if fit else PROBLEM,
-            "" if fit else _MXNET_NEEDED)
+def _for_gpus() -> bool:
+    """Whether MXNet is there, and for GPUs."""
+    with contextlib.suppress(Exception):  # the check of MXNet says why
+        return bool(importlib.import_module("mxnet.runtime").Features().is_enabled("CUDA"))
+    return False
 
 
-def _torch() -> Iterator[Finding]:
+def _numbers(version: Optional[str]) -> Tuple[int, ...]:
+    """Major and minor version; () where they cannot be read."""
+    found = re.match(r"(\d+)\.(\d+)", version or "")
+    return tuple(map(int, found.groups())) if found else ()
+
+
+# ---------------------------------------------------------------------- checks
+def _python() -> Iterator[Found]:
+    fit = (3, 8) <= sys.version_info[:2] <= (3, 11)
+    yield platform.python_version() if fit else (
+        platform.python_version(), PROBLEM if _has_mxnet() else NOTE,
+        "MXNet 1.9.1 runs on Python 3.8 to 3.11")
+
+
+def _torch() -> Iterator[Found]:
     """PyTorch is not imported, which takes seconds: its version is that of its distribution."""
     present, oldest, newest = installed("torch"), TORCH_VERSIONS[0], TORCH_VERSIONS[-1]
     if present is None:
-        yield Finding("torch", "missing", NOTE,
-                      "memonger.torch needs it: pip install 'torch>=%d.%d'" % oldest)
-        return
-    found = re.match(r"(\d+)\.(\d+)", present)
-    version = tuple(map(int, found.groups())) if found else (0, 0)
-    if oldest <= version <= newest:
-        yield Finding("torch", present)
-    elif version < oldest:
-        yield Finding("torch", present, WARNING, "memonger.torch needs %d.%d or later" % oldest)
+        yield "missing", NOTE, "memonger.torch needs it: pip install 'torch>=%d.%d'" % oldest
+    elif _numbers(present) < oldest:
+        yield present, WARNING, "memonger.torch needs %d.%d or later" % oldest
     else:
-        yield Finding("torch", present, NOTE,
-                      "newer than %d.%d, the newest that memonger.torch was tested with: it tries "
-                      "this one out when it is first used" % newest)
+        yield present if _numbers(present) <= newest else (
+            present, NOTE, "newer than %d.%d, the newest that memonger.torch was tested with: it "
+                           "tries this one out when it is first used" % newest)
 
 
-def _plugin() -> Iterator[Finding]:
-    for subject, load in (("core library", core), ("plugin", native.load)):
-        if subject == "plugin" and not _has_mxnet():
-            yield Finding(subject, "not needed without MXNet")
-            continue
-        try:
-            load()
-        except Exception as error:  # PluginError with the reason, or MXNet's own
-            yield Finding(subject, one_line(error), PROBLEM,
-                          "networks of MXNet are planned with it"
-                          if subject == "plugin" else "it makes the plans")
-        else:
-            yield Finding(subject, "loaded")
+def _distributions() -> Iterator[Found]:
+    mxnets = sorted({(str(d.metadata["Name"]).lower(), d.version) for d in metadata.distributions()
+                     if str(d.metadata["Name"]).lower().split("-")[0] == "mxnet"})
+    for words in map(" ".join, mxnets):
+        yield words if " 1.9.1" in words else (
+            words, PROBLEM, "memonger is made for 1.9.1, the last release")
+    if len(mxnets) > 1:
+        yield ("%d of MXNet, one laid over the other" % len(mxnets), WARNING,
+               "pip uninstall all of them, then install one")
 
 
-def _gpu_kernels() -> Iterator[Finding]:
+def _numpy() -> Iterator[Found]:
+    version, needed = installed("numpy"), "pip install numpy"
+    if _has_mxnet():
+        needed = "MXNet 1.9.1 needs numpy below 1.24: pip install 'numpy<1.24'"
+    fit = version and not (_has_mxnet() and _numbers(version) >= (1, 24))
+    yield version if version and fit else (version or "missing", PROBLEM, needed)
+
+
+def _mxnet() -> Iterator[Found]:
+    if not _has_mxnet():
+        words = _BESIDE_TORCH if installed("torch") else _WITHOUT_MXNET
+        yield "missing", NOTE, words + _MXNET_NEEDED
+        return
+    try:
+        mxnet = importlib.import_module("mxnet")
+    except ImportError as error:
+        yield one_line(error), PROBLEM, _MXNET_NEEDED
+    except Exception as error:  # OSError: a CUDA library is missing; AttributeError: numpy
+        yield ("does not import: " + one_line(error), PROBLEM,
+               cuda_libraries.advice(one_line(error)))
+    else:
+        words = "%s in %s" % (mxnet.__version__, os.path.dirname(str(mxnet.__file__)))
+        yield words if mxnet.__version__ == "1.9.1" else (words, PROBLEM, _MXNET_NEEDED)
+
+
+def _loads(load: Callable[[], Any], use: str) -> Found:
+    """Whether a library of memonger's loads."""
+    try:
+        load()
+    except Exception as error:  # PluginError with the reason, or MXNet's own
+        return one_line(error), PROBLEM, use
+    return "loaded"
+
+
+def _plugin() -> Iterator[Found]:
+    yield _loads(native.load, "networks of MXNet are planned with it") if _has_mxnet() else \
+        "not needed without MXNet"
+
+
+def _gpu_kernels() -> Iterator[Found]:
     """Operators run on a GPU when NVRTC can compile their kernels there."""
     try:
-        features = importlib.import_module("mxnet.runtime").Features()
-        if not features.is_enabled("CUDA"):
-            yield Finding("gpu kernels", "not needed: this MXNet is for CPUs")
+        if not importlib.import_module("mxnet.runtime").Features().is_enabled("CUDA"):
+            yield "not needed: this MXNet is for CPUs"
             return
-        compiler = native.gpu_compiler()
+        yield "compiled by " + native.gpu_compiler()
     except PluginError as error:
-        yield Finding("gpu kernels", one_line(error), WARNING,
-                      "plans for a GPU must do without variants of operators")
+        yield one_line(error), WARNING, "plans for a GPU must do without variants of operators"
     except Exception:  # the findings above said why
         return
-    else:
-        yield Finding("gpu kernels", "compiled by " + compiler)
 
 
-def _libraries() -> Iterator[Finding]:
-    highspy = installed("highspy")
-    yield Finding("highspy", highspy or "missing",
-                  OK if highspy else WARNING,
-                  "" if highspy else "pip install 'highspy>=1.10', or do without method='milp' "
-                                       "and bounds")
-    for name, use in (("matplotlib", "pictures of the timeline: pip install matplotlib"),
-                      ("graphviz", "plan.to_graphviz(): pip install graphviz"),
-                      ("pygraphviz", "")):  # where there is no dot
+def _package(name: str, state: str, use: str) -> Callable[[], Iterator[Found]]:
+    """The check of a package that memonger can do without."""
+    def check() -> Iterator[Found]:
         version = installed(name)
-        yield Finding(name, version or "missing",
-                      OK if version or not use else NOTE,
-                      "" if version else use)
+        yield version or ("missing", state, use)
+    return check
 
 
-def _programs() -> Iterator[Finding]:
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    version = _output_of(compiler, "--version") if compiler else None
-    yield Finding("compiler", version or "missing", OK if version else NOTE,
-                  "" if version else "only needed to build memonger: apt install g++")
-    dot = _output_of("dot", "-V")
-    yield Finding("dot", dot or "missing", OK if dot else NOTE,
-                  "" if dot else "diagrams: apt install graphviz, or pip install pygraphviz")
+def _program(name: str, option: str, use: str) -> Callable[[], Iterator[Found]]:
+    """The check of a program: the first line that it prints."""
+    def check() -> Iterator[Found]:
+        program: Optional[str] = name
+        if name == "c++":
+            program = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            done = subprocess.run([program or name, option], stdout=subprocess.PIPE, check=True,
+                                  stderr=subprocess.STDOUT, universal_newlines=True, timeout=20)
+            yield (done.stdout.strip().splitlines() or [""])[0]
+            return
+        yield "missing", NOTE, use
+    return check
 
 
-def _cuda() -> Iterator[Finding]:
-    """The driver, and cuDNN where MXNet is for GPUs."""
+def _driver() -> Iterator[Found]:
     version = ctypes.c_int()
     try:
         ctypes.CDLL("libcuda.so.1").cuDriverGetVersion(ctypes.byref(version))
-        yield Finding("driver", "CUDA %d.%d" % (version.value // 1000, version.value % 1000 // 10))
+        yield "CUDA %d.%d" % (version.value // 1000, version.value % 1000 // 10)
     except (OSError, AttributeError):
-        yield Finding("driver", "none: no libcuda.so.1")
-    with contextlib.suppress(Exception):  # the findings above said why
-        if importlib.import_module("mxnet.runtime").Features().is_enabled("CUDA"):
+        yield "none: no libcuda.so.1"
+
+
+def _cudnn() -> Iterator[Found]:
+    """cuDNN, where MXNet is for GPUs."""
+    with contextlib.suppress(OSError):  # the findings above said why
+        if _for_gpus():
             library = ctypes.CDLL("libcudnn.so.8")
             library.cudnnGetVersion.restype = ctypes.c_size_t
             number = library.cudnnGetVersion()
-            yield Finding("cudnn", "%d.%d.%d" % (number // 1000, number % 1000 // 100,
-                                                 number % 100))
+            yield "%d.%d.%d" % (number // 1000, number % 1000 // 100, number % 100)
 
 
 #: CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and MINOR.
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 
 
-def _devices() -> Iterator[Finding]:
+def _gpus() -> Iterator[Found]:
     """What the driver says of each GPU that this process may use."""
     count = ctypes.c_int()
-    try:
+    with contextlib.suppress(OSError, AttributeError):
         driver = ctypes.CDLL("libcuda.so.1")
         if driver.cuInit(0) == 0:
             driver.cuDeviceGetCount(ctypes.byref(count))
-    except (OSError, AttributeError):
-        count.value = 0
     if not count.value:
-        yield Finding("gpu", "none")
+        yield "none"
     for number in range(count.value):
         name, size = ctypes.create_string_buffer(256), ctypes.c_size_t()
         major, minor = ctypes.c_int(), ctypes.c_int()
@@ -289,28 +278,51 @@ def _devices() -> Iterator[Finding]:
         driver.cuDeviceTotalMem_v2(ctypes.byref(size), number)
         driver.cuDeviceGetAttribute(ctypes.byref(major), _CAPABILITY_MAJOR, number)
         driver.cuDeviceGetAttribute(ctypes.byref(minor), _CAPABILITY_MINOR, number)
-        found = gpu_finding(name.value.decode(errors="replace"), (major.value, minor.value),
-                            size.value)
-        yield found if _has_mxnet() else replace(found, state=OK, advice="")
+        found = gpu_found(name.value.decode(errors="replace"), (major.value, minor.value),
+                          size.value)
+        yield found if _has_mxnet() else found[0]
 
 
-def gpu_finding(name: str, capability: Tuple[int, int], memory_bytes: int) -> Finding:
+def gpu_found(name: str, capability: Tuple[int, int], memory_bytes: int) -> Tuple[str, str, str]:
     """Whether mxnet-cu112 serves a GPU."""
     lowest, highest = _SERVED_CAPABILITIES
-    served = lowest <= capability <= highest
-    return Finding("gpu", "%s, %d.%d, %s" % (name, *capability, format_bytes(memory_bytes)),
-                   OK if served else WARNING,
-                   "" if served else "mxnet-cu112 1.9.1 has code for compute capability 5.0 to "
-                                     "8.9 only; MXNet's own kernels do not run on this device")
+    words = "%s, %d.%d, %s" % (name, *capability, format_bytes(memory_bytes))
+    return (words, OK, "") if lowest <= capability <= highest else (
+        words, WARNING, "mxnet-cu112 1.9.1 has code for compute capability 5.0 to 8.9 only; "
+                        "MXNet's own kernels do not run on this device")
+
+
+#: The lines of the report: a subject, and what finds its lines.
+CHECKS: Tuple[Tuple[str, Callable[[], Iterator[Found]]], ...] = (
+    ("memonger", lambda: iter([__version__])),
+    ("python", _python),
+    ("system", lambda: iter(["%s, %s cores" % (platform.platform(), os.cpu_count())])),
+    ("torch", _torch),
+    ("distribution", _distributions),
+    ("numpy", _numpy),
+    ("mxnet", _mxnet),
+    ("core library", lambda: iter([_loads(core, "it makes the plans")])),
+    ("plugin", _plugin),
+    ("gpu kernels", _gpu_kernels),
+    ("highspy", _package("highspy", WARNING, "pip install 'highspy>=1.10', or do without "
+                                             "method='milp' and bounds")),
+    ("matplotlib", _package("matplotlib", NOTE, "pictures of the timeline: "
+                                                "pip install matplotlib")),
+    ("graphviz", _package("graphviz", NOTE, "plan.to_graphviz(): pip install graphviz")),
+    ("pygraphviz", _package("pygraphviz", OK, "")),  # where there is no dot
+    ("compiler", _program("c++", "--version", "only needed to build memonger: apt install g++")),
+    ("dot", _program("dot", "-V", "diagrams: apt install graphviz, or pip install pygraphviz")),
+    ("driver", _driver),
+    ("cudnn", _cudnn),
+    ("gpu", _gpus),
+)
 
 
 def _variables() -> Iterator[Finding]:
-    known = {name for name, _, _ in _VARIABLES}
-    for name, state, meaning in _VARIABLES:
+    for name, state, meaning, harmless in _VARIABLES:
         value = os.environ.get(name)
         if value is not None:
-            harmless = state == WARNING and value in _HARMLESS.get(name, ())
-            yield Finding(name, value, NOTE if harmless else state, meaning)
-    for name in sorted(set(os.environ) - known):
+            yield Finding(name, value, NOTE if value in harmless else state, meaning)
+    for name in sorted(set(os.environ) - {row[0] for row in _VARIABLES}):
         if name.startswith(("NNVM_", "MEMONGER_")):
             yield Finding(name, os.environ[name], NOTE)

@@ -156,7 +156,7 @@ def test_distributions_of_mxnet(monkeypatch, installed, values, states):
 @pytest.mark.parametrize("capability, state", [
     ((8, 6), "ok"), ((8, 9), "ok"), ((5, 0), "ok"), ((9, 0), "warning"), ((3, 7), "warning")])
 def test_which_gpus_are_served(capability, state):
-    finding = doctor.gpu_finding("GPU of NVIDIA", capability, 24 << 30)
+    finding = doctor.Finding("gpu", *doctor.gpu_found("GPU of NVIDIA", capability, 24 << 30))
     assert finding.state == state
     assert finding.value == "GPU of NVIDIA, %d.%d, 24.0 GiB" % capability
 
