@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
+#: The stream of kernels.
 COMPUTE = "compute"
 #: What an op can run on. The first is that of kernels.
 STREAMS = (COMPUTE, "copy", "network")

@@ -24,6 +24,7 @@ from ..util.json_files import parse_json, read_text
 from ..util.units import parse_bytes
 from .types import MAX_SIZE_BYTES, Graph, Op, Tensor
 
+#: A size with a unit, as in "4GB".
 _WITH_UNIT = re.compile(r"^[0-9.]+\s*([KMGT]i?B?|B)$", re.IGNORECASE)
 
 

@@ -26,8 +26,9 @@ from .streams import check_streams, unplanned_times
 __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", "Inplace", "Op",
            "Tensor", "Variant"]
 
-#: No tensor has as many bytes, nor all of them together, and no op takes as long: sums stay exact.
+#: No tensor has as many bytes, nor all of them together: sums stay exact.
 MAX_SIZE_BYTES = 2 ** 60
+#: No op takes as many seconds.
 MAX_TIME_S = 2.0 ** 60
 
 

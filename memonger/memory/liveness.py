@@ -100,6 +100,7 @@ def number_of_elements(size_bytes: int, shape: Sequence[int], item_bytes: int) -
     return math.prod(shape)
 
 
+#: The library's number of each dtype.
 _NUMBERS = {name: number for number, name in enumerate(DTYPES)}
 
 

@@ -12,12 +12,16 @@ from ..solve.auto import ALL_BUT_GIVEN
 from ..util.errors import InfeasibleBudget, InputError, NoPlanInTime
 from ..util.units import is_of_step, parse_budget
 
-#: Shares of the time limit for the smallest plan, for the plan of the largest batch, and for each
-#: batch where the method takes no given plan.
-_SMALLEST, _LARGEST, _EACH = 0.6, 0.25, 1 / 16
-#: The smallest plan is searched at so many times the largest unplanned batch, and takes at most so
-#: much extra time, as a share of a step.
-_TIMES, _MOST_OVERHEAD = 4, 0.5
+#: The share of the time limit for the smallest plan.
+_SMALLEST = 0.6
+#: The share of the time limit for the plan of the largest batch.
+_LARGEST = 0.25
+#: The share of the time limit for each batch, where the method takes no given plan.
+_EACH = 1 / 16
+#: The smallest plan is searched at so many times the largest unplanned batch.
+_TIMES = 4
+#: The smallest plan takes at most so much extra time, as a share of the step's.
+_MOST_OVERHEAD = 0.5
 #: Steps of a call that the smallest plan at another batch goes without.
 _WITHOUT = ALL_BUT_GIVEN | {"no variants"}
 

@@ -26,9 +26,12 @@ from .network import Network
 from .requests import PlanRequest
 from .sweeping import at_knee
 
-#: What a call takes at most, as a multiple of its time limit; the seconds of an idle core that
-#: each op takes outside searches; the least share of a first search that finds plans.
-CALL, S_PER_OP, LEAST_FIRST = 2.0, 0.9e-3, 0.6
+#: What a call takes at most, as a multiple of its time limit.
+CALL = 2.0
+#: Counted seconds that each op takes outside searches.
+S_PER_OP = 0.9e-3
+#: The share of the usual first search that still finds plans.
+LEAST_FIRST = 0.6
 
 
 @dataclass
@@ -119,6 +122,7 @@ def no_variants(call: Call) -> None:
     call.search(call.in_buffers or call.network, replace(call.request, variants="none"))
 
 
+#: What a call does, in order.
 STEPS: Tuple[Step[Call], ...] = (
     Step("as asked", "the plan", lambda c: True, as_asked),
     Step("whole buffers", "MXNet tunes convolutions after it allocates an arena, before buffers",

@@ -36,16 +36,27 @@ from .search.decisions import SearchResult
 from .search.local import FIRST_SHARE, least_ops, work_for
 from .step import Step
 
-#: Graphs are tiny, small, middle or large by their number of ops: 0/1 programs solve tiny ones to
-#: the end, help in small ones, and take too long in others. Those of few ops they solve before a
-#: native search has begun.
-FEW_OPS, TINY_OPS, SMALL_OPS, LARGE_OPS = 100, 250, 500, 1500
-#: For graphs of few ops: the shares of the limit that all programs and of what is left that one may
-#: take before native searches help; the steps of those that give a start and that mend a plan.
-FEW_SHARE, ONE_SHARE, START_WORK, MEND_WORK = 0.5, 0.5, 1_000_000, 250_000
-#: A plan whose gap is at most this share of the step ends the search: small and larger graphs.
-TARGET_GAP, TARGET_GAP_LARGE = 0.001, 0.0025
-#: Up to this many values 0/1 programs are solved; above, one linear program is rounded.
+#: Graphs of at most so many ops 0/1 programs solve before a native search has begun.
+FEW_OPS = 100
+#: Graphs of at most so many ops 0/1 programs solve to the end.
+TINY_OPS = 250
+#: In graphs of at most so many ops 0/1 programs help; in larger ones they take too long.
+SMALL_OPS = 500
+#: Above so many ops long native searches get an eighth of the work, as each takes longest.
+LARGE_OPS = 1500
+#: In graphs of few ops: the share of the time limit that programs have before native searches help.
+FEW_SHARE = 0.5
+#: In graphs of few ops: the share of what is left of the time limit that one program may take.
+ONE_SHARE = 0.5
+#: In graphs of few ops: simulated steps of the native search that gives programs a start.
+START_WORK = 1_000_000
+#: In graphs of few ops: simulated steps of each native search that mends a program's plan.
+MEND_WORK = 250_000
+#: A plan of a small graph whose gap is at most this share of the step's time ends the search.
+TARGET_GAP = 0.001
+#: The same of larger graphs, where the end of a proof costs most.
+TARGET_GAP_LARGE = 0.0025
+#: Up to this many groups of values 0/1 programs are solved; above, one linear program is rounded.
 INTEGER_GROUPS = 6000
 
 
@@ -62,9 +73,10 @@ class Turn(NamedTuple):
 
 #: Less work than this share of :func:`memonger.solve.search.local.work_for` is not worth a turn.
 LEAST_TURN = 0.1
+#: Long native searches, each longer than the one before.
 TURNS = (Turn(3, False, 0.001), Turn(6, True, 0.003), Turn(10, False, 0.005),
          Turn(15, True, 0.01))
-#: More extra time than any plan of a tiny graph takes, as a share of the step.
+#: More extra time than any plan of a tiny graph takes, as a share of the step's time.
 AT_ANY_COST = 10.0
 #: The step that evaluates :attr:`memonger.solve.Options.given`.
 GIVEN = "given plan"
@@ -178,7 +190,8 @@ def programs_first(search: Run) -> None:
         search.work = search.work * search.num_ops // least_ops(board.graph)
 
 
-#: Where annealing of a chain's plan starts: hotter loses the plan, colder goes nowhere.
+#: Where annealing of a chain's plan starts, in mean costs of one recomputation: hotter loses the
+#: plan, colder goes nowhere.
 CHAIN_HEAT = 0.7
 
 
@@ -314,6 +327,7 @@ def rounds(search: Run) -> None:
         board.effort.spend(board.effort.left_s)  # no round fits into the rest
 
 
+#: The method: its steps in order.
 STEPS: Tuple[Step[Run], ...] = (
     Step("unplanned", "a plan to compare with", lambda s: not s.board.options.recompute,
          unplanned_step),

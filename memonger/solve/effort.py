@@ -4,19 +4,25 @@ from __future__ import annotations
 import time
 from typing import List, Optional, Sequence, Tuple
 
-#: Steps that the native search simulates in a second of an idle core: of graphs that fit into its
-#: caches, up to so many ops. Of larger ones it simulates fewer, by the root of their size.
-STEPS_PER_S, _CACHED_OPS = 60e6, 3000
+#: Steps that the native search simulates in a second of an idle core, of graphs in its caches.
+STEPS_PER_S = 60e6
+#: Graphs of up to so many ops fit into a core's caches; of larger ones it simulates fewer steps in
+#: a second, by the root of their size.
+_CACHED_OPS = 3000
 #: How many times as long a step takes where values lie in whole buffers: sizes must be matched.
 _WHOLE_BUFFERS = 2.0
-#: What each step of a schedule takes whose storage is planned, and each block that is laid down.
-_STORAGE_S_PER_STEP, _STORAGE_S_PER_BLOCK = 1e-5, 2.5e-7
+#: Counted seconds for each step of a schedule whose storage is planned.
+_STORAGE_S_PER_STEP = 1e-5
+#: Counted seconds for each block of memory that is laid down.
+_STORAGE_S_PER_BLOCK = 2.5e-7
 #: The clock ends a search only after this many times its counted seconds, so a machine with four
 #: other busy processes gives the same plan as an idle one.
 CLOCK_FACTOR = 20.0
-#: What all searches of a call may take together, as a multiple of the work of the first; where
-#: there is a plan already, one that would get less than the second share is left out.
-ALL_SEARCHES, LEAST_SEARCH = 1.3, 0.1
+#: What all searches of a call may take together, as a multiple of the time limit, which the first
+#: has alone.
+ALL_SEARCHES = 1.3
+#: Where there is a plan, a further search that would get less of the time limit is left out.
+LEAST_SEARCH = 0.1
 
 
 def steps_per_s(num_ops: int, storage: str = "arena") -> float:

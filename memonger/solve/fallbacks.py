@@ -16,9 +16,10 @@ from .result import unplanned
 from .search import local
 from .search.starts import baseline_schedules
 
-#: Counted seconds for the smallest plan of the native search, and the share of the limit that they
-#: may take.
-LEAST_S, LEAST_SHARE = 4.0, 0.2
+#: Counted seconds for the smallest plan of the native search.
+LEAST_S = 4.0
+#: The share of the time limit that they may take.
+LEAST_SHARE = 0.2
 
 
 def smallest_plan(board: Board) -> None:

@@ -18,6 +18,7 @@ from .mip.implementations import allowed_variants
 from .mip.least_bytes import pool_limit_bytes
 from .options import Options
 
+#: Of the step in the table of :mod:`memonger.solve.auto`.
 NAME = "fewer variants"
 #: Smaller sets of variants, the largest first.
 _SMALLER = {"all": ("exact", "none"), "exact": ("none",), "none": ()}

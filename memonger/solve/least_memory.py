@@ -22,15 +22,23 @@ from .search.starts import baseline_schedules
 
 #: Up to this many values the bound on the smallest peak gets a 0/1 program.
 _PEAK_GROUPS = 6000
-#: Shares of the time limit: for the native search, for other methods, for all of it without
-#: variants; and for the bound a share of what they leave.
-_NATIVE_SHARE, _BASELINES_SHARE, _PLAIN_SHARE, _PEAK_SHARE = 0.4, 0.1, 0.3, 0.5
+#: The share of the time limit for the native search.
+_NATIVE_SHARE = 0.4
+#: The share of the time limit for the simpler methods.
+_BASELINES_SHARE = 0.1
+#: The share of the time limit for all of it once more without variants.
+_PLAIN_SHARE = 0.3
+#: The share of what these leave that the bound may take.
+_PEAK_SHARE = 0.5
 #: The least share of the time limit for what grows out of a baseline's plan.
 _GROWN_SHARE = 0.1
-#: First and last step down of the budget, as shares of the pool; the least share of the time limit
-#: that a search for a smaller pool gets; the steps that it leaves out, which say what a refusal
-#: takes.
-_SQUEEZE, _LEAST_SQUEEZE, _SQUEEZE_SHARE = 0.1, 0.01, 0.1
+#: The first step down of the budget, as a share of the pool's bytes.
+_SQUEEZE = 0.1
+#: The last step down of the budget, as a share of the pool's bytes.
+_LEAST_SQUEEZE = 0.01
+#: The least share of the time limit that a search for a smaller pool gets.
+_SQUEEZE_SHARE = 0.1
+#: Steps that such a search leaves out, for they say what a refusal takes.
 _NO_SMALLEST = fewer_variants.WITHOUT | {"smallest plan"}
 
 

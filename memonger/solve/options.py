@@ -10,7 +10,7 @@ from ..plans.plan import Progress
 from ..util.errors import InputError
 from .effort import Effort
 
-#: What the time limit is when nobody asks.
+#: The time limit when nobody asks, in counted seconds.
 USUAL_TIME_LIMIT_S = 10.0
 #: Which operator variants may be used.
 VARIANTS = ("none", "exact", "all")

@@ -26,10 +26,12 @@ from .mip.windows import peak_ops, point_of, worst_op
 
 #: A decoded plan above this share of the budget shows that programs are no guide.
 FAR_MISS = 1.3
-#: Decoded plans below this share of the budget are mended with so many times as much work.
+#: Decoded plans below this share of the budget are mended with ``MEND_NEAR`` times as much work.
 NEAR_MISS = 1.06
+#: How many times as much work mends a plan that misses the budget by little.
 MEND_NEAR = 16
-#: Where the best plan is this near the bound, no program plans again for less memory.
+#: Where the best plan is within this share of the step's time of the bound, no program plans again
+#: for less memory.
 FAR = 0.005
 
 

@@ -8,6 +8,7 @@ namespace memonger {
 
 namespace {
 
+// Seconds of what cannot be.
 const float kNever = std::numeric_limits<float>::infinity();
 
 // Where the first range of a choice goes on: a trade-off of a segment, or a checkpoint.

@@ -17,6 +17,7 @@
 
 namespace memonger {
 
+// Classes of sizes: lanes of a vector of 16-bit counts.
 const int kLayers = 32;
 
 class LayerMeter {

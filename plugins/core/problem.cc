@@ -7,6 +7,7 @@ namespace memonger {
 
 namespace {
 
+// Streams that a problem may have at most.
 const size_t kMostStreams = 16;
 
 // Reads numbers one by one and remembers whether the end was overrun.

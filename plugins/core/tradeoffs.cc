@@ -12,12 +12,19 @@ namespace {
 const double kPrices[] = {0.15, 0.5, 1.5, 5, 16};
 // What a byte above the cap costs, in the same units.
 const double kPenalty = 128;
-// How far between the smallest and the largest peak seen the caps lie.
+// How far between the smallest and the largest peak seen the caps lie, as shares of the range.
 const double kCaps[] = {0.5, 0.15, 0};
-const int kPasses = 4, kReach = 2;
-// Plans that differ by less than these shares of forward's time and bytes count as equal.
-const double kSameTime = 0.0005, kSameBytes = 0.001;
+// Times that all decisions of a segment are tried, at most.
+const int kPasses = 4;
+// How far apart two decisions that are changed together are, at most.
+const int kReach = 2;
+// Plans that differ by less than this share of forward's time count as equal.
+const double kSameTime = 0.0005;
+// The same for the share of forward's bytes.
+const double kSameBytes = 0.001;
+// Plans of a segment that are remembered, at most.
 const size_t kMostPlans = 400;
+// Bytes above any peak: no cap.
 const int64_t kNoCap = std::numeric_limits<int64_t>::max() / 4;
 
 }  // namespace

@@ -28,9 +28,9 @@ from ..options import Options
 from ..result import build_plan
 from .chen import forward_ops, last_forward_use, recompute_inside
 
-#: Sizes of the largest segment that are tried.
+#: How many sizes of the largest segment are tried.
 _SIZES = 64
-#: Counted seconds, for each op.
+#: Counted seconds of the method, for each op of the graph.
 _S_PER_OP = 3e-4
 
 

@@ -18,11 +18,14 @@ from .tradeoffs import find_tradeoffs
 #: Boundaries that a chain has at least.
 _LEAST_BOUNDARIES = 4
 #: Counted seconds for the trade-offs of all segments; graphs below ``LEAST_OPS`` ops get their
-#: share, searches with little left half of that. What a step of a segment takes, in steps of the
-#: native search: segments are small, and their plans are compared with all others. What each op of
-#: each segment takes to be cut out.
-_TRADEOFFS_S, _S_PER_STEP, _CUT_S_PER_OP = 3.0, 2.0 / STEPS_PER_S, 2e-5
-#: Budgets tried until a chain's plan fits.
+#: share, searches with little left half of that.
+_TRADEOFFS_S = 3.0
+#: Counted seconds of a simulated step of a segment: twice that of a native search, as the plans of
+#: a segment are compared with all others.
+_S_PER_STEP = 2.0 / STEPS_PER_S
+#: Counted seconds that each op of each segment takes to be cut out.
+_CUT_S_PER_OP = 2e-5
+#: How many budgets are tried until a chain's plan fits.
 _TRIES = 4
 
 

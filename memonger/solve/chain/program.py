@@ -19,11 +19,14 @@ from ..search.native import NativeSearch
 from .segments import Boundary, Segment
 from .tradeoffs import Tradeoff, Tradeoffs
 
-#: A budget is counted in so many parts.
+#: A budget is counted in so many equal parts.
 _LEVELS = 1000
-#: Seconds of an idle core for a trade-off at a level and a boundary.
+#: Counted seconds for a trade-off at one level of the budget and one boundary.
 _S_PER_CELL = 1.3e-10
-_KEEP, _TRANSIENT = 0, 2
+#: The decision to keep a value through a gap, as the library numbers choices.
+_KEEP = 0
+#: The decision to drop a value after each use and make it again for the next one.
+_TRANSIENT = 2
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,17 @@ from ...graph.offers import Offer, offering
 from ...graph.types import Graph, Implementation, Op, Tensor
 
 #: A chain has at least this many boundaries; else values of more ops may cross one.
-_FEWEST, _MOST_VALUES = 6, 12
-#: Values this much smaller than the largest one of forward do not count as crossing.
+_FEWEST = 6
+#: Values of at most so many ops cross a boundary.
+_MOST_VALUES = 12
+#: Values below this share of the largest one's bytes in forward do not count as crossing.
 _LITTLE = 1e-3
 #: Above this many boundaries those with the fewest bytes of each stretch stay.
 _MOST = 64
-#: A segment reaches over this many boundaries at most, while it has no more forward ops.
-_MOST_UNITS, _MOST_OPS = 6, 48
+#: A segment reaches over this many boundaries at most.
+_MOST_UNITS = 6
+#: A segment that reaches over more than one boundary has at most so many forward ops.
+_MOST_OPS = 48
 
 
 @dataclass(frozen=True)

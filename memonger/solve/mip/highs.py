@@ -21,14 +21,22 @@ from ..effort import Effort
 from .highs_runs import Solver, import_highspy
 from .program import Program
 
-#: Programs whose largest cost is below this are scaled.
+#: Programs whose largest cost is below so many seconds are scaled.
 _SMALL_COST = 1e-4
-#: Predicted seconds of a linear program on an idle core, by the entries of its matrix: a power of
-#: their number; at most so many for each of the first entries, and so many for each beyond.
-_LINEAR_S, _LINEAR_POWER, _LARGE_LINEAR_S = 1.0e-7, 1.5, 3.0e-5
-_LARGE_ENTRIES, _MORE_LINEAR_S = 100_000, 1.2e-5
-#: Seconds between two checks of HiGHS in a 0/1 program: a fixed part, and one for each entry.
-_CHECK_S, _CHECK_S_PER_ENTRY = 0.006, 1.8e-6
+#: Predicted seconds of a linear program by its nonzeros: this times a power of their number.
+_LINEAR_S = 1.0e-7
+#: That power.
+_LINEAR_POWER = 1.5
+#: Predicted seconds for each nonzero of a linear program, at most, up to ``_LARGE_ENTRIES``.
+_LARGE_LINEAR_S = 3.0e-5
+#: Nonzeros from which on a linear program is large.
+_LARGE_ENTRIES = 100_000
+#: Predicted seconds for each nonzero beyond these, at most.
+_MORE_LINEAR_S = 1.2e-5
+#: Seconds between two checks of HiGHS in a 0/1 program of no size.
+_CHECK_S = 0.006
+#: Seconds between two checks that each nonzero adds.
+_CHECK_S_PER_ENTRY = 1.8e-6
 
 
 @dataclass

@@ -18,10 +18,18 @@ from .operands import OperandSearch
 from .problem import Reduced
 from .program import integer_columns
 
-#: The bound on the smallest peak: ops whose operands are brought together, and states for each;
-#: ops in its 0/1 program, checks, counted seconds, and values up to which it is tried.
-_OPERAND_OPS, _OPERAND_STATES = 16, 500
-_PEAK_OPS, _PEAK_CHECKS, _PEAK_S, _PEAK_GROUPS = 16, 25, 4.0, 1500
+#: How many ops, those that need most, have their operands brought together for the bound.
+_OPERAND_OPS = 16
+#: How many states of memory are looked at for each of them.
+_OPERAND_STATES = 500
+#: How many ops the 0/1 program for the smallest peak constrains.
+_PEAK_OPS = 16
+#: How often HiGHS asks at most whether to go on with that program.
+_PEAK_CHECKS = 25
+#: Counted seconds for that program where no effort is given.
+_PEAK_S = 4.0
+#: Up to so many groups of values there is such a program.
+_PEAK_GROUPS = 1500
 
 
 class PeakBound(NamedTuple):

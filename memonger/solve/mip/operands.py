@@ -36,8 +36,9 @@ class _Run(NamedTuple):
 
 #: Groups that are alive, and their bytes.
 _State = Tuple[_Groups, float]
+#: No group at all.
 _NONE: _Groups = frozenset()
-#: Values that are alive in the states looked at, for each state.
+#: Groups alive in a state of usual size: states with more count as several.
 _GROUPS = 20
 
 

@@ -9,8 +9,12 @@ from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule
 from ...graph.types import Graph
 
-#: How a search ended, by the library's number.
-FINISHED, TIME_LIMIT, INTERRUPTED = 0, 1, 2
+#: How a search ended, by the library's number: all its work is done.
+FINISHED = 0
+#: The clock ended it.
+TIME_LIMIT = 1
+#: The caller ended it.
+INTERRUPTED = 2
 #: What can be decided: (op, number of the gap, begin, end, behind the last use).
 Gap = Tuple[int, int, int, int, bool]
 

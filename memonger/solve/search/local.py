@@ -33,23 +33,29 @@ from ..result import build_plan, total_bytes
 from .decisions import INTERRUPTED, TIME_LIMIT, Decisions, SearchResult
 from .native import NativeSearch, Poll
 
-#: Steps of one search for 700 ops. Four times as many win 0.1 % at deep cuts (ResNet-152 and
-#: DenseNet-121 at a fifth of their pools).
+#: Simulated steps of one search in a graph of 700 ops. Four times as many win 0.1 % at deep cuts
+#: (ResNet-152 and DenseNet-121 at a fifth of their pools).
 _STEPS_700_OPS = 12e6
-#: Smaller graphs get the work of this many ops; those with live storage more, for their plans are
-#: compared with proven optima.
-LEAST_OPS, _LEAST_OPS_LIVE = 350, 2800
+#: Smaller graphs get the work of this many ops.
+LEAST_OPS = 350
+#: The same of graphs whose live bytes count: their plans are compared with proven optima.
+_LEAST_OPS_LIVE = 2800
 #: The share of the work that finds plans for easy budgets.
 FIRST_SHARE = 0.4
 #: Work for the least memory, as a multiple of a search for one budget: it tries several.
 LEAST_WORK = 4.0
-#: Budgets tried within an overhead, and the work of all, as a multiple of a search for one budget.
+#: How many budgets are tried within an overhead.
 _PROBES = 14
+#: The work of all of them, as a multiple of a search for one budget.
 LEAST_RUNS = 2.4
-#: At any cost: what the next plan may take of the one before while searches for a budget go down,
-#: then descents and the work of each (below ``LEAST_OPS`` ops their share of it).
-_STEP_DOWN, _DESCENTS, _DESCENT_WORK = 0.75, 8, 2.5
-#: A budget above everything.
+#: At any cost: the share of the last plan's bytes that the next one may take on the way down.
+_STEP_DOWN = 0.75
+#: At any cost: how many descents follow, each from decisions near the smallest plan.
+_DESCENTS = 8
+#: The work of a descent, as a multiple of a search for one budget; below ``LEAST_OPS`` ops their
+#: share of it.
+_DESCENT_WORK = 2.5
+#: A budget above everything, in bytes.
 _ENDLESS = 2 ** 62
 
 

@@ -20,6 +20,7 @@ from ..options import Options
 from .decisions import FINISHED, Decisions, Gap, SearchResult, adopted, closest
 from .flat_problem import flat_problem
 
+#: What the library calls now and then: with the best cost and size so far; not 0 ends the search.
 _POLL = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_double, ctypes.c_int64)
 #: What the search can leave out: the bits of ``Part`` in ``plugins/core/search/options.h``.
 PARTS = {"starts by thresholds": 1, "groups of like values": 2, "iterated repair": 4,

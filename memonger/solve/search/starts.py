@@ -15,9 +15,9 @@ from ...graph.schedule import Schedule, expand
 from ...graph.types import Graph
 from ..options import Options
 
-#: How many of the best thresholds of Chen et al. searches start from. Above so many ops fewer
-#: thresholds are tried, and no ogc.
+#: How many of the best thresholds of Chen et al. searches start from.
 _THRESHOLDS = 3
+#: Above so many ops fewer thresholds are tried, and no ogc.
 _COARSE_OPS = 2500
 
 

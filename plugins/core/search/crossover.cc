@@ -13,6 +13,7 @@ namespace memonger {
 
 namespace {
 
+// Plans of a population, at most.
 const size_t kMostParents = 6;
 // Share of the time in which new plans join.
 const double kOpen = 0.3;

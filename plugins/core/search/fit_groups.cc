@@ -17,13 +17,17 @@ namespace {
 
 // Parts of a group that are dropped at once: one in so many, from the first.
 const int kParts[] = {1, 16};
-// Where values are dropped down to little inputs: a little one has one so many-th of the bytes, is
-// at most so many ops away, and what takes so many times as long to make is kept like one.
+// Where values are dropped down to little inputs: a little one has at most one so many-th of the
+// bytes.
 const int64_t kLittle = 8;
+// The same: it is at most so many ops away.
 const int kDeepest = 4;
+// The same: what takes so many times as long to make as the value is kept like a little one.
 const double kSlow = 4;
-// Scores are multiplied by at least the first, and by up to the second more, at random.
-const double kLeastNoise = 0.8, kNoise = 0.4;
+// Scores are multiplied at random, by at least this.
+const double kLeastNoise = 0.8;
+// What the largest of these factors is beyond the least.
+const double kNoise = 0.4;
 // Time added that counts as none, as a share of the step's.
 const double kNoTime = 1e-7;
 

@@ -8,19 +8,30 @@ namespace {
 
 // Graphs above this number of gaps are not searched one decision at a time from the start.
 const int kManyGaps = 1500;
-// Shares of the work at which parts of the search end. A given plan is close: groups of a large
-// graph take longest to fit, single decisions little.
-const double kFitWarmGroups = 0.3, kPruneWarmGroups = 0.5;
-const double kRepairWarm = 0.1, kPruneWarm = 0.15;
-// Evaluations of a large graph take longer, and it is not repaired decision by decision.
-const double kSeedsOfMany = 0.1, kSeedsOfFew = 0.03;
-// Groups take one so many-th of the work for a start, and a part of that again to prune.
-const int kGroupParts = 8, kGroupPruneParts = 4;
-// Repairs come before annealing, which is worth more; they have longer where groups did not fit.
-const double kRepairs = 0.15, kRepairsLate = 0.2;
-// Room behind a population of plans, for swaps and pruning.
+// Shares of the work at which parts of the search end. From a given plan, which is close: groups of
+// a large graph fit, which takes longest.
+const double kFitWarmGroups = 0.3;
+// From a given plan: its groups are pruned.
+const double kPruneWarmGroups = 0.5;
+// From a given plan: single decisions are repaired.
+const double kRepairWarm = 0.1;
+// From a given plan: single decisions are pruned.
+const double kPruneWarm = 0.15;
+// Seeds of a large graph are evaluated, which takes longer; no repair follows.
+const double kSeedsOfMany = 0.1;
+// Seeds of other graphs are evaluated.
+const double kSeedsOfFew = 0.03;
+// Groups take one so many-th of the work for a start.
+const int kGroupParts = 8;
+// Groups take one so many-th of that again to be pruned.
+const int kGroupPruneParts = 4;
+// Repairs end, before annealing, which is worth more.
+const double kRepairs = 0.15;
+// Repairs end where groups did not fit.
+const double kRepairsLate = 0.2;
+// A population of plans ends: there is room for swaps and pruning behind it.
 const double kCrossing = 0.95;
-// What a walk leaves for the pruning of its answer.
+// The share of the work that a walk leaves for the pruning of its answer.
 const double kPruneWalk = 0.01;
 
 // One run of the table.
@@ -116,7 +127,10 @@ void CrossToTheEnd(Run* run) {
 // what repairs find.
 void AnnealInTurn(Run* run) {
   Board* board = run->board;
-  const double kHot = 6, kWarm = 0.5;
+  // Where annealing starts, in mean costs of one recomputation.
+  const double kHot = 6;
+  // The same of the second walk of three.
+  const double kWarm = 0.5;
   const double first = board->options.heat > 0 ? board->options.heat : kHot;
   const Temperature rounds[] = {{first, 0.01}, {kWarm, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.85, 0.9, 0.94};
@@ -141,6 +155,7 @@ struct Restart {
   void (*run)(Run*);
 };
 
+// The parts of the search, in order.
 const Restart kRestarts[] = {
     {"Goes on from a plan that is given.", Always, StartFromWarm},
     {"Tries plans that need no search: one in a few is near a good one.", Always, StartFromSeeds},

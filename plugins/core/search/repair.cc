@@ -9,16 +9,22 @@ namespace memonger {
 
 namespace {
 
-// Scores are multiplied by at least the first, and by up to the second more, at random.
-const double kLeastNoise = 0.6, kNoise = 0.8;
+// Scores are multiplied at random, by at least this.
+const double kLeastNoise = 0.6;
+// What the largest of these factors is beyond the least.
+const double kNoise = 0.8;
 // Time added that counts as none, as a share of the step's.
 const double kNoTime = 1e-7;
-// Candidates that one round tries: as many as take so many simulated steps, but no fewer than this.
-const int64_t kStepsOfRound = 400000, kFewestCandidates = 24;
+// One round tries as many candidates as take so many simulated steps.
+const int64_t kStepsOfRound = 400000;
+// One round tries no fewer candidates than this.
+const int64_t kFewestCandidates = 24;
 // Repair makes at most so many changes for each decision.
 const int64_t kRoundsPerDecision = 4;
-// Changes that are taken back at once to perturb a plan, and made at random, at most.
-const int kTakenBack = 6, kMadeAtRandom = 3;
+// Changes that are taken back at once to perturb a plan, at most.
+const int kTakenBack = 6;
+// Changes that are then made at random, at most.
+const int kMadeAtRandom = 3;
 // One round of iterated repair in so many starts from nothing.
 const int kFreshStartEvery = 30;
 // Iterated repair gives up where so many starts in a row did not fit.

@@ -15,9 +15,11 @@ namespace {
 const double kFirstWeight = 0.05;
 // Share of the budget whose excess costs two recomputations, at first.
 const double kDearExcess = 0.01;
-// Shares of the work until which a plan that does not fit whole buffers is repaired and pruned.
-const double kRepairPool = 0.2, kPrunePool = 0.3;
-// What a walk leaves for the pruning of its answer.
+// The share of the work until which a plan that does not fit whole buffers is repaired.
+const double kRepairPool = 0.2;
+// The share of the work until which it is pruned.
+const double kPrunePool = 0.3;
+// The share of the work that a walk leaves for the pruning of its answer.
 const double kPruneWalk = 0.05;
 // The budget falls by one so many-th more than what is missing, lest the next plan just miss it.
 const int64_t kMargin = 2000;
@@ -45,7 +47,9 @@ void SearchPool(Board* board, int64_t work_end) {
       Prune(board, &current, share.Until(kPrunePool));
     target.Offer(current);
   }
-  const double kMend = 0.3;  // only what does not fit whole buffers is to be mended
+  // Where annealing starts that only mends what does not fit whole buffers, in mean costs of one
+  // recomputation.
+  const double kMend = 0.3;
   const Temperature rounds[] = {{kMend, 0.01}, {kMend, 0.01}, {0.1, 0.005}};
   const double shares[] = {0.6, 0.85, 1.0};
   for (int round = 0; round < 3 && !board->effort.OutOf(work_end); ++round) {

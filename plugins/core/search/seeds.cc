@@ -15,9 +15,10 @@ namespace memonger {
 
 namespace {
 
-// How many thresholds of seconds a byte are tried, and every how many-th of them is also the most
-// time of a value that is dropped after each use in backward.
+// How many thresholds of seconds a byte are tried.
 const size_t kMostThresholds = 16;
+// Every how many-th of them is also the most time of a value that is dropped after each use in
+// backward.
 const size_t kTransientsEvery = 3;
 // Without backward ops a seed drops what lies idle for one so many-th of the graph.
 const int kLongGap = 10;

@@ -12,7 +12,10 @@ namespace {
 
 // After so many moves a walk that overflows makes overflow dearer, one that fits cheaper.
 const int kMovesPerWeighing = 100;
-const double kDearer = 1.02, kCheaper = 0.993;
+// By this factor overflow becomes dearer.
+const double kDearer = 1.02;
+// By this factor it becomes cheaper.
+const double kCheaper = 0.993;
 // Moves between two looks at the temperature.
 const int kMovesPerCooling = 64;
 

@@ -6,8 +6,10 @@ namespace memonger {
 
 namespace {
 
-// One move in so many makes a second change; one in so many a third.
-const int kSecond = 3, kThird = 8;
+// One move in so many makes a second change.
+const int kSecond = 3;
+// One move in so many makes one more.
+const int kThird = 8;
 // Gaps behind the last use seldom matter: one in so many that are drawn stays.
 const int kTrailing = 8;
 // Draws until a value is alive at the worst step.
