@@ -11,12 +11,12 @@ from dataclasses import asdict, dataclass
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 from memonger.report.formatting import table
-from memonger.solve.auto import STEPS
+from memonger.solve.auto import ROWS
 from memonger.solve.search.native import PARTS as NATIVE_PARTS
 from memonger.util.errors import InfeasibleBudget, InputError
 
-#: Steps of the search, and parts of its native search: all that can be left out.
-PARTS: Sequence[str] = (*(step.name for step in STEPS if step.name not in (
+#: Rows of the search, and parts of its native search: all that can be left out.
+PARTS: Sequence[str] = (*(row.name for row in ROWS if row.name not in (
     "unplanned", "first bound", "rounds")), *NATIVE_PARTS)
 #: Where the parts differ most: network, share of the unplanned total, variants.
 CASES: Sequence[Tuple[str, str, str]] = (

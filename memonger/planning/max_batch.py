@@ -22,7 +22,7 @@ _EACH = 1 / 16
 _TIMES = 4
 #: The smallest plan takes at most so much extra time, as a share of the step's.
 _MOST_OVERHEAD = 0.5
-#: Steps of a call that the smallest plan at another batch goes without.
+#: Rows of a call that the smallest plan at another batch goes without.
 _WITHOUT = ALL_BUT_GIVEN | {"no variants"}
 
 

@@ -1,6 +1,6 @@
-"""A plan for a network that was read: a table of searches on one board.
+"""A plan for a network that was read: a table of searches.
 
-:data:`STEPS` is what a call does. The search that was asked for comes first; on a GPU, where bytes
+:data:`ROWS` is what a call does. The search that was asked for comes first; on a GPU, where bytes
 outside the pool may decide, searches of other kinds follow: an arena or variants may take more
 there than they save. Within each search the method has a table of its own
 (:mod:`memonger.solve.auto`).
@@ -17,8 +17,8 @@ from ..report.progress import part_of
 from ..solve.effort import ALL_SEARCHES, LEAST_SEARCH, Effort, failure_notes
 from ..solve.mip.bounds import free_bound
 from ..solve.result import refusal
+from ..solve.row import Row
 from ..solve.search.local import first_search_s
-from ..solve.step import Step
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import KNEE, format_bytes
 from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered
@@ -123,14 +123,16 @@ def no_variants(call: Call) -> None:
 
 
 #: What a call does, in order.
-STEPS: Tuple[Step[Call], ...] = (
-    Step("as asked", "the plan", lambda c: True, as_asked),
-    Step("whole buffers", "MXNet tunes convolutions after it allocates an arena, before buffers",
-         lambda c: c.in_buffers is not None and c.open and (
-             c.best is None or c.best.fixed_bytes.get("autotuning", 0) > 0), whole_buffers),
-    Step("no variants", "some need random states, and pages round small allocations up",
-         lambda c: c.has_variants and c.open and (
-             c.best is None or c.best.total_bytes > c.best.baseline_total_bytes), no_variants),
+ROWS: Tuple[Row[Call], ...] = (
+    Row("as asked", "the plan", lambda c: True, as_asked, price="the time limit"),
+    Row("whole buffers", "MXNet tunes convolutions after it allocates an arena, before buffers",
+        lambda c: c.in_buffers is not None and c.open and (
+            c.best is None or c.best.fixed_bytes.get("autotuning", 0) > 0), whole_buffers,
+        price="what all searches may take beyond it, three tenths of it"),
+    Row("no variants", "some need random states, and pages round small allocations up",
+        lambda c: c.has_variants and c.open and (
+            c.best is None or c.best.total_bytes > c.best.baseline_total_bytes), no_variants,
+        price="what is left of these"),
 )
 
 
@@ -146,9 +148,9 @@ def plan_network(network: Network, request: PlanRequest,
         request = at_knee(request, network.unplanned.total_bytes,
                           lambda asked: plan_network(network, asked))
     call = Call(network, request, started_s, Effort(search_s(network, request.time_limit)))
-    for step in STEPS:
-        if step.name not in request.without and step.when(call):
-            step.run(call)
+    for row in ROWS:
+        if row.name not in request.without and row.when(call):
+            row.run(call)
     if call.best is None:
         raise _refusal(call)
     made = call.best if call.best is call.asked else _with_proof(call, call.best)

@@ -2,6 +2,42 @@
 
 ``budget_bytes`` is for the pool of internal tensors; what is outside (parameters, gradients,
 workspace, ...) is in ``options.fixed_bytes``. A user's own solver is one :func:`register` away.
+
+Method "auto" is a table (:data:`memonger.solve.auto.ROWS`): what each row is good for, who
+describes it, and what it costs. A *search* is a native search of the length that the graph's size
+asks for; ``Options.without`` leaves out rows by their names.
+
+* unplanned: a plan to compare with; one evaluation.
+* given plan: what the caller knows; one evaluation.
+* first bound: easy budgets, and the ops that decide (Jain et al. 2020, Shah et al. 2021); seven
+  linear programs at most, and four tenths of a search beside them.
+* programs first: proofs in graphs of few ops, in a tenth of the time (Jain et al. 2020, Shah et al.
+  2021); half of the time limit at most.
+* chain: networks of blocks at deep cuts (Beaumont et al. 2019, Zhao et al. 2023); 3 s for a dynamic
+  program, and three searches on each core.
+* smallest plan: a plan to go on from (Chen et al. 2016, Feng and Huang 2021); 4 s, a fifth of the
+  time limit at most.
+* native search: all there is without HiGHS (Kirkpatrick et al. 1983, Lourenco et al. 2003); one
+  search.
+* rounded program: graphs too large for 0/1 programs (Jain et al. 2020); one linear program, and a
+  search beside it.
+* turn 1: long native searches: most at deep cuts (Kirkpatrick et al. 1983, Glover 1989); 3 searches
+  on each core, of which a 0/1 program may take one's place.
+* turn 2: long native searches: most at deep cuts (Kirkpatrick et al. 1983, Glover 1989); 6 searches
+  on each core, of which a 0/1 program may take one's place.
+* turn 3: long native searches: most at deep cuts (Kirkpatrick et al. 1983, Glover 1989); 10
+  searches on each core, of which a 0/1 program may take one's place.
+* turn 4: long native searches: most at deep cuts (Kirkpatrick et al. 1983, Glover 1989); 15
+  searches on each core, of which a 0/1 program may take one's place.
+* squeeze: budgets that no search met; twelve 0/1 programs at most.
+* programs: proofs in small graphs (Jain et al. 2020, Shah et al. 2021); twelve 0/1 programs at
+  most.
+* smallest plan of all: what a refusal calls possible; as the smallest plan, once.
+* least memory: no refusal of what a call without a budget gives; a fifth of the time limit.
+* fewer variants: networks whose variants lead a search astray; what all searches may take beyond
+  the time limit, three tenths of it.
+* rounds: what a longer time limit buys (Moscato 1989); all that the time limit is above ten
+  seconds.
 """
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ from .mip.implementations import allowed_variants
 from .mip.least_bytes import pool_limit_bytes
 from .options import Options
 
-#: Of the step in the table of :mod:`memonger.solve.auto`.
+#: Of the row in the table of :mod:`memonger.solve.auto`.
 NAME = "fewer variants"
 #: Smaller sets of variants, the largest first.
 _SMALLER = {"all": ("exact", "none"), "exact": ("none",), "none": ()}
-#: Steps that do not depend on the budget: the search with all variants takes them.
+#: Rows that do not depend on the budget: the search with all variants takes them.
 WITHOUT = frozenset([NAME, "smallest plan of all", "least memory"])
 
 

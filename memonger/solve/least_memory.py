@@ -38,7 +38,7 @@ _SQUEEZE = 0.1
 _LEAST_SQUEEZE = 0.01
 #: The least share of the time limit that a search for a smaller pool gets.
 _SQUEEZE_SHARE = 0.1
-#: Steps that such a search leaves out, for they say what a refusal takes.
+#: Rows that such a search leaves out, for they say what a refusal takes.
 _NO_SMALLEST = fewer_variants.WITHOUT | {"smallest plan"}
 
 

@@ -57,7 +57,7 @@ class Options:
     progress: Optional[Callable[[Progress], None]] = None
     #: Prove a lower bound and attach it to the plan.
     bound: bool = True
-    #: Names of steps of :data:`memonger.solve.auto.STEPS`, and of parts of the native search
+    #: Names of rows of :data:`memonger.solve.auto.ROWS`, and of parts of the native search
     #: (:data:`memonger.solve.search.native.PARTS`), that are left out: for measuring their worth.
     without: FrozenSet[str] = frozenset()
     #: The work of the call that this search is a part of: what the search does is spent there, too.

@@ -114,7 +114,7 @@ def test_no_budget_is_refused_that_a_method_of_ours_meets():
                      max_overhead=GRAPH.forward_time_s / GRAPH.time_s)
     least = frontier.least_memory(GRAPH, None, within)
     options = replace(options, without=frozenset(
-        step.name for step in auto.STEPS if not step.name.startswith(("smallest", "least"))))
+        row.name for row in auto.ROWS if not row.name.startswith(("smallest", "least"))))
     assert solve(GRAPH, least.pool_bytes, "auto", options).pool_bytes <= least.pool_bytes
 
 
