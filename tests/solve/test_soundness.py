@@ -119,6 +119,23 @@ def test_bounds_hold_with_gradients_in_two_steps(first: int) -> None:
         check(seed, solve_programs=seed % 5 == 0, split=True)
 
 
+def test_renames_of_an_output_share_what_its_second_run_makes() -> None:
+    # The output's array is the caller's; its second run's, renamed twice, lies in the pool once.
+    tensors = [Tensor("x", 100, -1, "input", False), Tensor("y", 100, 0, "output", False),
+               Tensor("one", 100, 1), Tensor("two", 100, 2), Tensor("g", 8, 3)]
+    renames = (Inplace(0, 0, True),)
+    ops = [Op.of("f", "f", (0,), (1,), time_s=1.0),
+           Op.of("a", "rename", (1,), (2,), True, inplace=renames),
+           Op.of("b", "rename", (1,), (3,), True, inplace=renames),
+           Op.of("c", "c", (2, 3), (4,), True)]
+    graph = Graph(tuple(tensors), tuple(ops), (1, 4), pools="cached_op")
+    graph.check()
+    again = plan_storage(graph, expand(graph, {0: {}}), "live")
+    assert again.peak_live_bytes == 108
+    assert needed_live(reduce_graph(graph)).max() <= 108
+    assert minimum_peak_bound(reduce_graph(graph)).bytes <= 108
+
+
 # ---------------------------------------------------------------------- arenas
 def with_values_apart(rng: random.Random, graph: Graph) -> Graph:
     """The graph with ops of which arenas must not hold the operands."""

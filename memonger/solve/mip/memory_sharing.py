@@ -21,12 +21,17 @@ def alike(graph: Graph, implementations: Implementations) -> np.ndarray:
     alike = _Union(len(graph.tensors))
     in_place = _Union(len(graph.tensors))
     loose: List[int] = []
+    renamed: Dict[int, int] = {}
     for of_op in implementations:
         for implementation in of_op:
             for option in implementation.inplace:
                 source = implementation.inputs[option.input]
                 target = implementation.outputs[option.output]
                 if not may_share(graph, source, target):
+                    # What another run of its maker makes lies in the pool, for all who rename it.
+                    if option.identity and graph.tensors[source].producer >= 0 \
+                            and planned(graph, target):
+                        alike.join(target, renamed.setdefault(source, target))
                     continue
                 in_place.join(source, target)
                 if option.input in implementation.ignored_inputs:
