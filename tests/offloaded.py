@@ -1,6 +1,7 @@
 """Graphs that offer to move values to the host and back: placeholders and variants by hand."""
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
@@ -149,3 +150,33 @@ def slower_copies(graph: Graph, factor: float) -> Graph:
     return replace(graph, ops=tuple(replace(op, implementations=tuple(
         replace(other, time_s=factor * other.time_s) for other in op.implementations))
         if op.stream == "copy" else op for op in graph.ops))
+
+
+def with_streams(rng: random.Random, graph: Graph) -> Graph:
+    """A graph of any kind with ops on any stream that takes them, and moves to the host."""
+    ops = list(graph.ops)
+    for index, op in enumerate(graph.ops):
+        # What reads nothing in the pool may run again.
+        if rng.random() < 0.4 or op.is_backward and rng.random() < 0.4:
+            ops[index] = op.changed(stream=rng.choice(("copy", "network")), workspace_bytes=0)
+            if rng.random() < 0.5 and not op.is_backward:
+                ops[index] = replace(ops[index], not_recomputable_because="another stream")
+            try:
+                replace(graph, ops=tuple(ops)).check()
+            except ValueError:
+                ops[index] = op
+    graph = replace(graph, ops=tuple(ops))
+    if all(op.is_backward for op in graph.ops) or not any(op.is_backward for op in graph.ops):
+        return graph
+    passed_s = rng.choice((0.0, 2.0, 5.0))
+    chosen = moves(graph, rng.choice((0.0, 2.0, 5.0)),
+                   dict.fromkeys(range(len(graph.tensors)), passed_s), least_ops=2)
+    # Else a guard could read what is fetched.
+    guarded = {tensor for op in graph.ops if op.stream != "compute"
+               for other in op.implementations for tensor in other.inputs + other.outputs}
+    chosen = [move for move in chosen if move.tensor not in guarded]
+    # Powers of two: sums of times are exact.
+    graph = offloading(graph, rng.sample(chosen, min(len(chosen), 3)),
+                       2.0 ** rng.choice((-10, -6, -4)), rng.random() < 0.5)
+    graph.check()
+    return graph

@@ -5,10 +5,19 @@ plan has a step without a guard.
 """
 from __future__ import annotations
 
-from typing import Dict, Iterable, Iterator, List, Sequence, Set
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set
 
 from .clock import COMPUTE, STREAMS, Run, Times, times_of
 from .records import Implementation, Op, Tensor, Variant
+
+
+class OtherRun(NamedTuple):
+    """An op of another stream than compute as a plan may run it."""
+
+    op: int
+    how: Implementation
+    #: The variant that chooses it so; -1: none does.
+    variant: int
 
 
 def check_streams(ops: Sequence[Op], tensors: Sequence[Tensor],
@@ -26,8 +35,12 @@ def check_streams(ops: Sequence[Op], tensors: Sequence[Tensor],
         if op.stream not in STREAMS:
             raise ValueError("op %r runs on the unknown stream %r; one of %s"
                              % (op.name, op.stream, ", ".join(STREAMS)))
-    if any(op.stream != COMPUTE for op in ops):
-        _Check(ops, tensors, variants).run()
+    if all(op.stream == COMPUTE for op in ops):
+        return
+    _check_order(ops)
+    waits = Waits(ops, tensors, variants)
+    for run in waits.other_runs():
+        _check_run(waits, tensors, run)
 
 
 def unplanned_times(ops: Iterable[Op]) -> Times:
@@ -42,11 +55,17 @@ def unplanned_times(ops: Iterable[Op]) -> Times:
     return times_of(runs)
 
 
-class _Check:
-    """A graph with several streams, and who may read each tensor."""
+class Waits:
+    """Which ops wait for those of other streams, whatever a plan chooses.
+
+    Parameters
+    ----------
+    ops, tensors, variants : sequences
+        Of a graph with several streams.
+    """
 
     def __init__(self, ops: Sequence[Op], tensors: Sequence[Tensor], variants: Sequence[Variant]):
-        self.ops, self.tensors, self.variants = ops, tensors, variants
+        self.ops, self.variants = ops, variants
         #: By tensor, the ops that read it and that make it in some implementation.
         self.readers: List[List[int]] = [[] for _ in tensors]
         self.makers: List[List[int]] = [[] for _ in tensors]
@@ -61,75 +80,82 @@ class _Check:
             for index, _ in variant.choices:
                 self.named_by[index].add(number)
 
-    def run(self) -> None:
-        for op in self.ops:
-            self._check_order(op)
+    def other_runs(self) -> Iterator[OtherRun]:
+        """How ops of other streams than compute may run, each way once."""
         for index, op in enumerate(self.ops):
             if op.stream == COMPUTE:
                 continue
-            for number, other in enumerate(op.implementations):
-                if not other.runs:
-                    continue
-                if other.workspace_bytes:
-                    raise ValueError("op %r of stream %r cannot have a workspace: give it an "
-                                     "output of as many bytes" % (op.name, op.stream))
-                chosen_by = [v for v in self.named_by[index]
-                             if (index, number) in self.variants[v].choices]
-                for variant in chosen_by if number else [-1]:
-                    self._check_run(index, other, variant)
+            if op.implementations[0].runs:
+                yield OtherRun(index, op.implementations[0], -1)
+            for variant in sorted(self.named_by[index]):
+                for number in (n for other, n in self.variants[variant].choices if other == index):
+                    if op.implementations[number].runs:
+                        yield OtherRun(index, op.implementations[number], variant)
 
-    def _check_order(self, op: Op) -> None:
-        """Values alone make a step wait for another stream."""
-        needed = [*op.control_deps, *([op.forward_op] if op.uses_state else [])]
-        for other in (self.ops[number] for number in needed):
-            if other.stream not in (COMPUTE, op.stream):
-                raise ValueError("op %r must run behind %r of stream %r: let it read what that "
-                                 "makes" % (op.name, other.name, other.stream))
+    def guards(self, run: OtherRun, tensor: int) -> Iterator[int]:
+        """Ops of compute that in every plan read a tensor, from the run of its maker that the op
+        of another stream reads it from, and that wait for it; in order."""
+        for reader in self.readers[tensor]:
+            if reader > run.op and self.ops[reader].stream == COMPUTE \
+                    and self._same_run(tensor, run.op, reader) \
+                    and all(other.runs and tensor in other.reads
+                            and not set(run.how.outputs).isdisjoint(other.reads)
+                            for other in self._beside(reader, run)):
+                yield reader
 
-    def _check_run(self, index: int, run: Implementation, variant: int) -> None:
-        """One implementation of an op of another stream, as this variant (-1: none) chooses it."""
-        op = self.ops[index]
-        reads = [t for t in run.reads if self.tensors[t].pooled]
-        makes = [t for t in run.outputs if self.tensors[t].pooled]
-        if op.recomputable and not op.is_backward:
-            readers = {reader for t in run.outputs for reader in self.readers[t]}
-            if reads or len(run.outputs) != 1 \
-                    or any(self.ops[reader].stream != COMPUTE for reader in readers):
-                raise ValueError(
-                    "op %r of stream %r may run again: it must read nothing in the pool, and make "
-                    "one value that compute reads" % (op.name, op.stream))
-        for tensor, how in [*((t, "reads") for t in reads), *((t, "makes") for t in makes)]:
-            if not any(self._guards(reader, tensor, index, run, variant)
-                       for reader in self.readers[tensor] if reader > index):
-                raise ValueError(
-                    "op %r of stream %r %s %r, and no later op of compute reads that and what the "
-                    "op makes in every plan: add one that waits for it" % (
-                        op.name, op.stream, how, self.tensors[tensor].name))
+    def first_wait(self, run: OtherRun) -> int:
+        """The first op of compute that waits for a run in every plan; the number of ops: none."""
+        return min((next(self.guards(run, tensor), len(self.ops)) for tensor in run.how.outputs),
+                   default=len(self.ops))
 
-    def _guards(self, reader: int, tensor: int, op: int, run: Implementation,
-                variant: int) -> bool:
-        """Whether a reader is on compute and waits for the run, whatever else a plan chooses."""
-        if self.ops[reader].stream != COMPUTE:
-            return False
-        # Both must read the tensor from one run of its maker.
+    def _same_run(self, tensor: int, op: int, reader: int) -> bool:
+        """Whether two ops read a tensor from one run of its maker: in forward that is the first."""
         backward = self.ops[op].is_backward or self.ops[reader].is_backward
-        if backward and any(self.ops[maker].recomputable and not self.ops[maker].is_backward
-                            for maker in self.makers[tensor]):
-            return False
-        return all(other.runs and tensor in other.reads
-                   and not set(run.outputs).isdisjoint(other.reads)
-                   for other in self._beside(reader, op, variant))
+        return not backward or not any(
+            self.ops[maker].recomputable and not self.ops[maker].is_backward
+            for maker in self.makers[tensor])
 
-    def _beside(self, reader: int, op: int, variant: int) -> Iterator[Implementation]:
-        """How a reader may run where a variant (-1: none) chooses how the op runs."""
-        if variant >= 0 and variant in self.named_by[reader]:
-            taken = {variant}
+    def _beside(self, reader: int, run: OtherRun) -> Iterator[Implementation]:
+        """How a reader may run where an op runs so."""
+        if run.variant >= 0 and run.variant in self.named_by[reader]:
+            taken = {run.variant}
         else:
-            changed = {op} if variant < 0 else {other for other, _ in
-                                                self.variants[variant].choices}
+            changed = {run.op} if run.variant < 0 else {
+                other for other, _ in self.variants[run.variant].choices}
             taken = {number for number in self.named_by[reader] if changed.isdisjoint(
                 other for other, _ in self.variants[number].choices)}
             yield self.ops[reader].implementations[0]
         for number in sorted(taken):
             yield from (self.ops[reader].implementations[chosen]
                         for other, chosen in self.variants[number].choices if other == reader)
+
+
+def _check_order(ops: Sequence[Op]) -> None:
+    """Values alone make a step wait for another stream."""
+    for op in ops:
+        needed = [*op.control_deps, *([op.forward_op] if op.uses_state else [])]
+        for other in (ops[number] for number in needed):
+            if other.stream not in (COMPUTE, op.stream):
+                raise ValueError("op %r must run behind %r of stream %r: let it read what that "
+                                 "makes" % (op.name, other.name, other.stream))
+
+
+def _check_run(waits: Waits, tensors: Sequence[Tensor], run: OtherRun) -> None:
+    op = waits.ops[run.op]
+    if run.how.workspace_bytes:
+        raise ValueError("op %r of stream %r cannot have a workspace: give it an output of as many "
+                         "bytes" % (op.name, op.stream))
+    reads = [t for t in run.how.reads if tensors[t].pooled]
+    makes = [t for t in run.how.outputs if tensors[t].pooled]
+    if op.recomputable and not op.is_backward:
+        readers = {reader for t in run.how.outputs for reader in waits.readers[t]}
+        if reads or len(run.how.outputs) != 1 \
+                or any(waits.ops[reader].stream != COMPUTE for reader in readers):
+            raise ValueError("op %r of stream %r may run again: it must read nothing in the pool, "
+                             "and make one value that compute reads" % (op.name, op.stream))
+    for tensor, how in [*((t, "reads") for t in reads), *((t, "makes") for t in makes)]:
+        if next(waits.guards(run, tensor), -1) < 0:
+            raise ValueError(
+                "op %r of stream %r %s %r, and no later op of compute reads that and what the op "
+                "makes in every plan: add one that waits for it"
+                % (op.name, op.stream, how, tensors[tensor].name))

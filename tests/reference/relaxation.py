@@ -12,14 +12,17 @@ Variables, each of which is 0 or 1 in a plan and anything between in the relaxat
 * ``rerun[o, n, j]``: forward op ``o`` runs again in window ``j``, as implementation ``n``;
 * ``variant[m]``: the ops of variant ``m`` run as it says;
 * ``taken[v, j]``: the op that ends window ``j`` works in the memory of ``v``, which is gone then;
-* ``again[o, n, s]``: op ``o`` runs again somewhere in span ``s`` of windows.
+* ``again[o, n, s]``: op ``o`` runs again somewhere in span ``s`` of windows;
+* ``length[j]``, any number: how long compute takes for window ``j``, waits included.
 """
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Tuple
 
+from memonger.graph.clock import STREAMS
+from memonger.graph.streams import OtherRun, Waits
 from memonger.solve.mip.highs_runs import import_highspy, quiet
 from memonger.solve.mip.problem import Reduced
 
@@ -46,6 +49,9 @@ class Relaxation:
             group_of_rows()
         for span in spans:
             self.a_span_is_one_window(*span)
+        if self.graph.has_streams:
+            self.a_window_is_as_long_as_what_compute_runs()
+            self.copies_take_place_between_issue_and_wait()
 
     def solve(self) -> float:
         """The least extra time, or the least bytes; ``inf`` where there is no point."""
@@ -69,6 +75,8 @@ class Relaxation:
         self.variant = {m: self.new() for m in reduced.variants}
         self.reuse_at = {self.window(reuse.op): reuse for reuse in reduced.inplace_reuses
                          if reuse.op in self.ends}
+        self.length = [self.model.addVariable(0, float("inf"))
+                       for _ in range(len(self.ends) + 1)]
         self.taken = {(v, j): self.new() for j, reuse in self.reuse_at.items()
                       for v, _ in reuse.sources}
 
@@ -92,7 +100,9 @@ class Relaxation:
 
     # ------------------------------------------------------------------ objective
     def time(self) -> Any:
-        """Extra time: reruns, and what variants add."""
+        """Extra time: reruns, and what variants add. With several streams all windows together."""
+        if self.graph.has_streams:
+            return self.sum(self.length) - self.graph.time_s
         ways, ops = self.reduced.implementations, self.graph.ops
         return self.sum(ways[o][n].time_s * x for (o, n, _), x in self.rerun.items()) + self.sum(
             (way.time_s - ops[o].time_s) * x for m, x in self.variant.items()
@@ -165,6 +175,43 @@ class Relaxation:
             self.model.addConstr(self.sum(taken) <= len(reuse.places))
             for v, _ in reuse.sources:
                 self.model.addConstr(self.taken[v, j] <= self.live.get((v, j), 0.0))
+
+    def runs_of(self, stream: str) -> Iterator[Tuple[int, int, float, Any]]:
+        """What a stream may run: window of issue and of the first wait, time, and whether."""
+        waits = Waits(self.graph.ops, self.graph.tensors, self.graph.variants)
+        for o, op in enumerate(self.graph.ops):
+            for n, way in enumerate(self.reduced.implementations[o] if op.stream == stream else ()):
+                if way.runs:
+                    wait = waits.first_wait(OtherRun(o, way, self.reduced.variant_of[o][n]))
+                    yield self.window(o), self.window(wait), way.time_s, self.runs_as(o, [n])
+        for (o, n, j), x in self.rerun.items():
+            if self.graph.ops[o].stream == stream:
+                yield j, j, self.reduced.implementations[o][n].time_s, x
+
+    def a_window_is_as_long_as_what_compute_runs(self) -> None:
+        runs: Dict[int, List[Any]] = defaultdict(list)
+        for j, _, time_s, x in self.runs_of("compute"):
+            runs[j].append(time_s * x)
+        for j, length in enumerate(self.length):
+            self.add_at_least(length, self.sum(runs[j]))
+
+    def copies_take_place_between_issue_and_wait(self) -> None:
+        """All runs of a stream that are issued and waited for in a span of windows."""
+        for stream in STREAMS[1:]:
+            runs = list(self.runs_of(stream))
+            for begin in range(len(self.length)):
+                for end in range(begin, len(self.length)):
+                    inside = self.sum(time_s * x for issue, wait, time_s, x in runs
+                                      if begin <= issue and wait <= end)
+                    self.add_at_least(self.sum(self.length[begin:end + 1]), inside)
+
+    def add_at_least(self, left: Any, right: Any) -> None:
+        """A row without what is left where times cancel: HiGHS takes no coefficients so small."""
+        row = left - right
+        columns, values = row.unique_elements()
+        large = abs(values) > 1e-9
+        row.idxs, row.vals = columns[large].tolist(), values[large].tolist()
+        self.model.addConstr(row >= 0)
 
     def a_span_is_one_window(self, begin: int, end: int) -> None:
         """Halves of a rerun in several windows serve no more than one in a window does."""

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import reference.brute  # noqa: F401  a method of that name
 import strategies
+from offloaded import with_streams
 from small_graphs import random_graph, variant_graph, violation
 
 from memonger.graph.in_use import graph_in_use
@@ -44,11 +45,12 @@ KNOWN_SPLIT = (95, 263)
 SEEDS = [0, *(pytest.param(first, marks=pytest.mark.slow) for first in range(60, 10060, 500))]
 
 
-def random_case(seed: int, split: bool = False) -> Tuple[Graph, List[Schedule]]:
+def random_case(seed: int, split: bool = False,
+                streams: bool = False) -> Tuple[Graph, List[Schedule]]:
     """A graph of any kind and some of its schedules."""
     rng = random.Random(seed)
     pools = rng.choice(("executor", "executor", "cached_op"))
-    if rng.random() < 0.15:
+    if rng.random() < 0.15 and not streams:
         graph = strategies.live_graph(rng, rng.randint(3, 12))
         return graph, [strategies.schedule_with_variants(rng, graph) for _ in range(4)]
     graph = strategies.training_graph(rng, rng.randint(1, 12), rng.random() < 0.5,
@@ -57,6 +59,8 @@ def random_case(seed: int, split: bool = False) -> Tuple[Graph, List[Schedule]]:
         graph = strategies.variants(rng, graph)
     if split:
         graph = strategies.split_gradients(rng, graph)
+    if streams:
+        graph = with_streams(rng, graph)
     return graph, [strategies.schedule_with_variants(rng, graph) for _ in range(4)]
 
 
@@ -66,8 +70,9 @@ def random_spans(rng: random.Random, windows: int) -> List[Tuple[int, int]]:
     return sorted({(begin, end) for begin, end in spans if begin < end})
 
 
-def check(seed: int, solve_programs: bool = False, split: bool = False) -> None:
-    graph, schedules = random_case(seed, split)
+def check(seed: int, solve_programs: bool = False, split: bool = False,
+          streams: bool = False) -> None:
+    graph, schedules = random_case(seed, split, streams)
     rng = random.Random(seed)
     reduced = reduce_graph(graph, "exact" if graph.variants else "none")
     search = OperandSearch(reduced)
@@ -117,6 +122,12 @@ def test_what_was_wrong_once_with_gradients_in_two_steps(seed: int) -> None:
 def test_bounds_hold_with_gradients_in_two_steps(first: int) -> None:
     for seed in range(first, first + (500 if first else 30)):
         check(seed, solve_programs=seed % 5 == 0, split=True)
+
+
+@pytest.mark.parametrize("first", SEEDS)
+def test_bounds_hold_with_several_streams(first: int) -> None:
+    for seed in range(first, first + (500 if first else 60)):
+        check(seed, solve_programs=seed % 4 == 0, streams=True)
 
 
 def test_renames_of_an_output_share_what_its_second_run_makes() -> None:

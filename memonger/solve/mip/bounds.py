@@ -17,6 +17,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ...graph.clock import COMPUTE
 from ...graph.types import Graph
 from ..effort import Effort
 from . import highs
@@ -24,6 +25,7 @@ from .formulation import build
 from .implementations import allowed_variants
 from .live_bytes import needed_live, unplanned_live
 from .problem import Reduced, reduce_graph
+from .streams import waiting_s
 
 #: Up to so many groups of values (the first numbers) backward has so many pieces (the second) in
 #: the program with spans, which raises ResNet-50's bound at 20 % from 16.9 to 20.6 % in a second.
@@ -68,10 +70,12 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
             continue
         if max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
             continue
-        cheapest = min((reduced.implementations[op][number].time_s, op)
+        cheapest = min((reduced.implementations[op][number].time_s
+                        if reduced.graph.ops[op].stream == COMPUTE else 0.0, op)
                        for op, number in reduced.makers[group])
         size_of[cheapest[1]] = size_of.get(cheapest[1], 0.0) + float(size)
-    times = {op: reduced.graph.ops[op].time_s for op in size_of}
+    times = {op: reduced.graph.ops[op].time_s if reduced.graph.ops[op].stream == COMPUTE else 0.0
+             for op in size_of}
     spent = 0.0
     for op in sorted(size_of, key=lambda o: (times[o] / max(size_of[o], 1e-300), o)):
         if excess <= size_of[op]:
@@ -80,7 +84,8 @@ def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
             break
         spent += times[op]
         excess -= size_of[op]
-    return Bound(float("inf") if excess > 0 else spent, "knapsack", (worst,))
+    extra_s = max(0.0, spent - waiting_s(reduced.graph))
+    return Bound(float("inf") if excess > 0 else extra_s, "knapsack", (worst,))
 
 
 def free_bound(graph: Graph, variants: str) -> float:
@@ -95,17 +100,21 @@ def free_bound(graph: Graph, variants: str) -> float:
 def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
     """Time, at most zero, that variants which do not touch the same ops can add at least.
 
-    What a variant saves is shared out among those of its ops that get faster.
+    What a variant saves is shared out among those of its ops that get faster. With several streams
+    compute alone counts, and need not wait as it does in the unplanned step.
     """
+    if not variants:
+        return 0.0
     least: Dict[int, float] = {}
     for number in variants:
         added = [(implementation.time_s - graph.ops[op].time_s, op)
-                 for op, implementation in graph.implementations_of(number)]
+                 for op, implementation in graph.implementations_of(number)
+                 if graph.ops[op].stream == COMPUTE]
         total_s = sum(added_s for added_s, _ in added)
         saved_s = sum(min(added_s, 0.0) for added_s, _ in added)
         for added_s, op in added if total_s < 0 else ():
             least[op] = min(least.get(op, 0.0), added_s * total_s / saved_s)
-    return float(sum(least.values()))
+    return float(sum(least.values())) - waiting_s(graph)
 
 
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",

@@ -14,7 +14,8 @@ ending at a constrained op. For group ``t`` and window ``j``
 
 A value is *at hand* in a window if it was live at the window's start, is made in the window, or
 is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each constrained
-op stay within the budget; the time of reruns and variants is minimised.
+op stay within the budget; the time of reruns and variants is minimised, or with several streams
+that of windows (:mod:`memonger.solve.mip.streams`).
 
 Every schedule that fits the budget gives a feasible 0/1 point that costs no more, whatever the
 windows are: so any lower bound of this program is a lower bound for all schedules. Few windows
@@ -33,6 +34,7 @@ from .inplace_reuse import InplaceReuse
 from .problem import Reduced
 from .program import Program
 from .spans import add_span_rows, span_pairs
+from .streams import Lengths
 from .targets import ALWAYS, Targets
 
 
@@ -102,14 +104,18 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     taken = Spots.make([(group, window) for window, reuse in reuses for group, _ in reuse.sources],
                        next_column)
     again = Spots.make(span_pairs(rerun, spans), next_column + len(taken.owner))
-    columns = again.base + len(again.owner)
+    lengths = Lengths(reduced, ends_at, again.base + len(again.owner),
+                      graph.has_streams and not minimise_peak)
+    columns = lengths.base + lengths.count
 
     # ---- costs
     cost = np.zeros(columns)
     times = np.array([reduced.implementations[op][number].time_s for op, number in repeats],
                      dtype=float)
     owner, _ = rerun.pairs()
-    if not minimise_peak:
+    if lengths.used:
+        cost[lengths.slice] = lengths.unit_s
+    elif not minimise_peak:
         cost[rerun.slice] = times[owner]
         for number in reduced.variants:
             for op, implementation in graph.implementations_of(number):
@@ -120,6 +126,9 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     if minimise_peak:
         upper[0] = float(
             reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
+    if lengths.used:
+        lower[lengths.slice] = -lengths.unplanned_s / lengths.unit_s
+        upper[lengths.slice] = lengths.most
     rows = Rows()
     target = Targets(reduced, variant_column)
     add_at_hand_rows(reduced, rows, live, rerun, taken, repeats, number_of, target,
@@ -131,10 +140,11 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     if spans:
         add_span_rows(reduced, rows, live, rerun, again, spans, number_of, ends_at, window_of,
                       target)
+    lengths.add_rows(rows, rerun, repeats, variant_column)
     start, index, value = rows.matrix(columns)
     return Program(cost, lower, upper, np.concatenate(rows.lower), np.concatenate(rows.upper),
                    start, index, value, unit, live, rerun, taken, repeats,
-                   variant_column, ends_at, spans, again)
+                   variant_column, ends_at, spans, again, lengths)
 
 
 def _forced_lives(reduced: Reduced, rows: Rows, live: Ranges, lower: np.ndarray,

@@ -7,6 +7,7 @@ from typing import List, Sequence, Tuple
 import numpy as np
 
 from .columns import Ranges, Spots
+from .streams import Lengths
 
 
 @dataclass
@@ -43,6 +44,7 @@ class Program:
     #: First and last window of each span, and the columns for repeats that happen in it.
     spans: Sequence[Tuple[int, int]]
     again: Spots
+    lengths: Lengths
 
     @property
     def num_columns(self) -> int:

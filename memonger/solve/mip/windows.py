@@ -52,6 +52,7 @@ def point_of(program: Program, reduced: Reduced, schedule: Schedule) -> np.ndarr
     """
     values = np.zeros(program.num_columns)
     first, lives = base_positions(schedule), lifetimes(reduced, schedule)
+    values[program.lengths.slice] = program.lengths.values(schedule, first)
     taken = taken_groups(reduced, first, lives)
     # An op that a variant leaves out has no step of its own; it counts at that of the op before.
     left_out = [step < 0 for step in first]
