@@ -3,6 +3,7 @@
 # make test    sets up, runs the tests on the installed package
 # make test-cu112  sets up, runs mxnet-cu112 on a pretended GPU (an hour; 400 MB more)
 # make test-torch  sets up an environment with PyTorch, runs the tests of memonger.torch in it
+# make test-torchtitan  the same for torchtitan and its PyTorch (4 GB more)
 # make check   lint and types
 # make docs    makes a site of docs/ with the reference of the API: out/site
 # make tables  sets up, makes the predicted tables of docs/ again (an hour)
@@ -25,11 +26,11 @@ JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo digits test test-cu112 test-torch docs tables tables-measured pictures wheel check install clean help
+.PHONY: demo digits test test-cu112 test-torch test-torchtitan docs tables tables-measured pictures wheel check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -16
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -17
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/memory_cap.py --out out
@@ -57,6 +58,18 @@ $(VENV).torch/.made: tools/make_environment.sh
 	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 "numpy>=1.24" "highspy>=1.10" \
 		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
 		scikit-learn
+	@touch $@
+
+# Of torchtitan's needs only those that it imports: all of them hold packages for GPUs.
+test-torchtitan: $(VENV).torchtitan/.made
+	$(VENV).torchtitan/bin/python plugins/build.py --core
+	$(VENV).torchtitan/bin/python -m pytest tests/torch/test_torchtitan.py -m torchtitan $(PYTEST_ARGS)
+
+$(VENV).torchtitan/.made: tools/make_environment.sh tools/torchtitan.txt
+	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torchtitan
+	$(VENV).torchtitan/bin/python -m pip install --quiet torch==2.15.0 "numpy>=1.24" \
+		"highspy>=1.10" "tqdm>=4.60" "setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8"
+	$(VENV).torchtitan/bin/python -m pip install --quiet --no-deps -r tools/torchtitan.txt
 	@touch $@
 
 # Beside the environment, which has the MXNet for CPUs.

@@ -251,7 +251,7 @@ class Graph:
                 self._check_view(number)
         if sum(record.size_bytes for record in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
-        check_streams(self.ops, self.tensors, self.variants, self.outputs)
+        check_streams(self.ops, self.tensors, self.variants)
 
     def _check_view(self, number: int) -> None:
         """Raise ValueError where a view does not lie in another tensor's memory."""

@@ -50,6 +50,20 @@ def parse_bytes(text: Union[str, int, float]) -> int:
     return _whole_bytes(float(number) * (_BINARY if binary else _DECIMAL)[prefix], text)
 
 
+def parse_rate(text: Union[str, int, float]) -> float:
+    """A speed such as ``"25GB/s"``, or a number of bytes a second.
+
+    Raises UnitError for what is none, and for 0.
+    """
+    size = text[:-2] if isinstance(text, str) and text.strip().endswith("/s") else text
+    if isinstance(text, str) and size is text or isinstance(text, bool):
+        raise UnitError("cannot read the speed %r; write it as 25GB/s" % (text,))
+    rate = parse_bytes(size.strip() if isinstance(size, str) else size)
+    if rate <= 0:
+        raise UnitError("the speed cannot be %r; write it as 25GB/s" % (text,))
+    return float(rate)
+
+
 def _whole_bytes(size_bytes: float, text: object) -> int:
     if size_bytes > _MOST_BYTES:
         raise UnitError("a size cannot be %s: no device has as many bytes" % shown(text))

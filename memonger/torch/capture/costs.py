@@ -8,14 +8,17 @@ import torch.fx as fx
 
 from ..pytorch import loss_layer, private_ops
 from ..pytorch.sizes import hint, tensor_bytes, tensors
+from .collectives import network_bytes
 from .layouts import has_channels_last, strides_of
 
 
 class Roofline(NamedTuple):
-    """A device by its two speeds."""
+    """A device by its speeds."""
 
     flops_per_s: float
     bytes_per_s: float
+    #: Of its link to other devices.
+    network_bytes_per_s: float = 50e9
 
 
 #: Estimates where nothing was measured: of a core of a CPU, and of the device that published tables
@@ -28,6 +31,9 @@ FUSED_SHARE = 0.1
 
 def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     """Seconds of one node by its arithmetic and by what it reads and writes."""
+    over_network_bytes = network_bytes(node)
+    if over_network_bytes is not None:
+        return over_network_bytes / roofline.network_bytes_per_s
     values = private_ops.pytree.tree_map(
         lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a, (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))

@@ -10,6 +10,7 @@ import torch
 import torch.fx as fx
 
 from ..pytorch import private_ops
+from . import collectives
 
 _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 #: The same normalization by the batch's own statistics, for runs after the first.
@@ -26,7 +27,7 @@ def repeat_reason(node: fx.Node) -> str:
     seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
     if draws(node) and not seeded:
         return "draws random numbers"
-    if target.namespace not in ("aten", "prims", "memonger"):
+    if target.namespace not in ("aten", "prims", "memonger", collectives.NAMESPACE):
         return "a custom operator, which may have effects"
     if private_ops.depends_on_values(node):
         return "its size depends on values"

@@ -1,6 +1,7 @@
 """From AOTAutograd's joint graph to a :class:`memonger.graph.types.Graph`."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
@@ -30,7 +31,8 @@ _COPY, _COPY_FOR_BACKWARD = -(1 << 32), -(1 << 40)
 def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[str] = (),
          fused: bool = False, measured_s: Optional[Mapping[str, float]] = None,
          temporary_bytes: Optional[Mapping[str, int]] = None, costs: str = "auto",
-         name: str = "", labels: Sequence[str] = ()) -> Captured:
+         name: str = "", labels: Sequence[str] = (),
+         network_bytes_per_s: Optional[float] = None) -> Captured:
     """Read a joint graph.
 
     ``categories``: of the forward inputs, in order; parameters where there is none.
@@ -39,10 +41,11 @@ def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[s
     of ops, and bytes that they take besides their outputs while they run.
     ``costs``: one of :data:`.costs.ROOFLINES` for other ops; "auto" goes by the device.
     ``labels``: what the forward inputs are called, in order; "" for PyTorch's own name.
+    ``network_bytes_per_s``: of a device's link to others; None: as the roofline says.
     """
     known_bytes = {} if temporary_bytes is None else temporary_bytes
     return _Reader(joint, num_forward_outputs, categories, known_bytes, labels).read(
-        name, fused, measured_s or {}, costs)
+        name, fused, measured_s or {}, costs, network_bytes_per_s)
 
 
 def node_name(node: fx.Node) -> str:
@@ -107,7 +110,7 @@ class _Reader:
         self.granule_bytes = CUDA_GRANULE_BYTES if self.device == "cuda" else 1
 
     def read(self, name: str, fused: bool, measured_s: Mapping[str, float],
-             costs: str) -> Captured:
+             costs: str, network_bytes_per_s: Optional[float]) -> Captured:
         self.fused = fused
         nodes = list(self.held)
         late = self._late(nodes)
@@ -141,7 +144,10 @@ class _Reader:
                                 skip_written=True)
         if costs == "auto":
             costs = "cpu" if self.device == "cpu" else "reference"
-        times = [sum(op_times_s([node, *parts], ROOFLINES[costs], fused, measured_s))
+        roofline = ROOFLINES[costs]
+        if network_bytes_per_s is not None:
+            roofline = roofline._replace(network_bytes_per_s=network_bytes_per_s)
+        times = [sum(op_times_s([node, *parts], roofline, fused, measured_s))
                  for node, parts in zip(self.nodes, self.parts_of_op)]
         graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
             .with_times(times)
@@ -279,11 +285,21 @@ class _Reader:
             reason = reason or "reads an input that the step writes into"
         if self.fused and reduces(node):
             reason = reason or "another kernel would sum in another order"
+        self._made_once(node)
         self._add(node, parts, Op.of(
             label, str(node.target), tuple(reads), (*made, *extra), late,
             inplace=self._inplace(node, parts, reads, made),
             not_recomputable_because="a backward op" if late else reason, kept_outputs=kept))
         self._holds(node)
+
+    def _made_once(self, node: fx.Node) -> None:
+        """What an op writes into is not made again, without what it wrote."""
+        for written_into in private_ops.written_arguments(node):
+            for tensor in self.tensors_of[written_into]:
+                maker = -1 if tensor is None else self.tensors[tensor].producer
+                if maker >= 0 and self.ops[maker].recomputable:
+                    self.ops[maker] = replace(self.ops[maker], not_recomputable_because=
+                                              "a later op writes into its result")
 
     def _arranged(self, tensor: int, operand: fx.Node, reader: fx.Node) -> int:
         """A tensor, or the copy of it in the layout in which an op reads it."""

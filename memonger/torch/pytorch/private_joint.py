@@ -141,6 +141,16 @@ def run_once(node: fx.Node) -> None:
     node.meta.update({_ONCE: True, "recompute": CheckpointPolicy.MUST_SAVE})
 
 
+def decision(again: bool) -> CheckpointPolicy:
+    """What trainers that split a graph themselves read: a node is computed again, or kept."""
+    return CheckpointPolicy.MUST_RECOMPUTE if again else CheckpointPolicy.MUST_SAVE
+
+
+def mark_phase(node: fx.Node, backward: bool) -> None:
+    """Say for :func:`is_backward` and :func:`is_forward` where a node was traced."""
+    node.meta["partitioner_tag"] = "is_backward" if backward else "is_forward"
+
+
 def checkpoint_of(node: fx.Node) -> Optional[int]:
     """The number of the module's own checkpoint that computes a node again; None without one."""
     return node.meta.get("ac_graph_id", 0) if partitioners.must_recompute(node) else None

@@ -32,8 +32,12 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
     ``pool_bytes``: the most for what the step allocates, below what the budget leaves; 0: none.
     ``original``: the unplanned step, where the graph is that network with other operators.
     """
-    started_s = time.perf_counter()
-    network = TracedNetwork(captured, request, pool_bytes, original)
+    return plan_of(TracedNetwork(captured, request, pool_bytes, original))
+
+
+def plan_of(network: TracedNetwork) -> Plan:
+    """The plan of a network, for its request."""
+    started_s, request = time.perf_counter(), network.request
     if request.plan is not None:
         plan = _followed(network, request.plan, started_s)
     else:
@@ -56,7 +60,7 @@ def knee_of(captured: Captured, request: Request) -> Request:
 
 def _planned(network: TracedNetwork, request: Request, started_s: float) -> Plan:
     wanted = _wanted(network.captured, request)
-    budget_bytes = None if request.budget in (None, KNEE) else parse_budget(
+    budget_bytes = None if request.budget is None or request.budget == KNEE else parse_budget(
         request.budget, network.unplanned.total_bytes)
     fits = False
     if budget_bytes is not None:

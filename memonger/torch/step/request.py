@@ -59,7 +59,7 @@ class Request:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
         check_variants(self.variants)
         refuse_bare_number(self.budget)
-        if self.budget not in (None, KNEE):
+        if self.budget is not None and self.budget != KNEE:
             parse_budget(self.budget, 0)
 
 

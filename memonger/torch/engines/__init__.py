@@ -1,0 +1,1 @@
+"""What other people's trainers need to train by plans, a file for each."""

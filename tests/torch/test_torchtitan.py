@@ -1,0 +1,203 @@
+"""Plans for torchtitan's graph_trainer, carried out by its own passes; ``make test-torchtitan``."""
+from __future__ import annotations
+
+import importlib
+import logging
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from memonger.errors import InfeasibleBudget
+from memonger.graph.schedule import expand
+from memonger.torch.engines import torchtitan
+
+pytestmark = pytest.mark.torchtitan
+pytest.importorskip("torchtitan")
+
+GRAPH_TRAINER = "torchtitan.experiments.graph_trainer."
+
+
+def engine(module, *names):
+    found = importlib.import_module(GRAPH_TRAINER + module)
+    return [getattr(found, name) for name in names]
+
+
+class Traced:
+    """A debug model's training step, as the engine traces it."""
+
+    def __init__(self, family="llama3", batch=(4, 256)):
+        tracer, self.run_traced = engine("make_fx_tracer", "minimal_fx_tracer", "run_traced")
+        annotate, = engine("common_utils", "annotate_module_fqns")
+        make_step, = engine("trainer", "make_fwd_bwd_step")
+        registry, = engine(family, "model_registry")
+        spec = registry("debugmodel", attn_backend="sdpa")
+        with torch.device("meta"):
+            self.module = spec.model.build()
+        self.module.to_empty(device="cpu")
+        torch.manual_seed(0)
+        with torch.no_grad():
+            self.module.init_states(buffer_device=None)
+        self.module.train()
+        annotate(self.module)
+
+        def loss(scores, labels, global_valid_tokens):
+            return torch.nn.functional.cross_entropy(scores.flatten(0, 1).float(),
+                                                     labels.flatten(0, 1))
+        torch.manual_seed(1)
+        self.inputs = (*torch.randint(0, 2000, (2, *batch)), torch.tensor(1.0), {})
+        self.result = tracer(make_step(self.module, loss), module=self.module)(*self.inputs)
+        self.gm.graph.eliminate_dead_code()
+        self.gm.recompile()
+
+    @property
+    def gm(self):
+        return self.result.gm
+
+    def run(self):
+        return self.run_traced(self.result, module=self.module)(*self.inputs)
+
+    def measured(self):
+        """Loss and gradients, and the most that a run allocates."""
+        from memonger.torch.pytorch.allocations import peak_bytes
+        values = self.run()
+        return values, peak_bytes(self.run, torch.device("cpu"))
+
+    def rematerialized(self):
+        remat, = engine("selective_activation_remat", "selective_activation_remat_pass")
+        self.result.gm = remat(self.gm)
+        self.gm.recompile()
+
+
+@pytest.fixture
+def config():
+    made, = engine("llama3.config_registry",
+                   "graph_trainer_llama3_debugmodel_sdpa_cross_entropy_loss")
+    config = made()
+    config.training.global_batch_size = -1
+    return config
+
+
+@pytest.fixture
+def registered():
+    registry, = engine("registry", "MEMORY_POLICY_REGISTRY")
+    yield torchtitan.register
+    registry.pop("memonger", None)
+
+
+@pytest.mark.parametrize("family", ["llama3", "qwen3", "deepseek_v3"])
+def test_a_step_takes_what_is_predicted_and_computes_the_same(family, config):
+    step = Traced(family)
+    unplanned, unplanned_bytes = step.measured()
+    made = torchtitan.plan_step(step.gm, config, "75%", costs="reference")
+    assert made.plan.unplanned.pool_bytes == unplanned_bytes
+    assert made.plan.schedule.recomputed() and made.plan.overhead > 0
+    made.apply()
+    step.rematerialized()
+    planned, planned_bytes = step.measured()
+    assert planned_bytes == made.plan.pool_bytes < unplanned_bytes
+    assert all(map(torch.equal, unplanned, planned))
+
+
+def test_the_engine_finds_the_policy_by_name(config, registered, caplog):
+    registered(budget="80%", costs="reference")
+    config.compile.memory_policy = "memonger"
+    by_policy, = engine("memory_policy", "tag_with_memory_policy_pass")
+    step = Traced()
+    with caplog.at_level(logging.INFO, logger="memonger.torch"):
+        by_policy(step.gm, config=config)
+    assert any("a rank" in record.getMessage() for record in caplog.records)
+    tags = [node.meta["recompute"] for node in step.gm.graph.nodes if "recompute" in node.meta]
+    assert {tag.name for tag in tags} == {"MUST_SAVE", "MUST_RECOMPUTE"}
+
+
+def test_the_total_is_that_of_a_rank(config):
+    step = Traced()
+    plan = torchtitan.plan_step(step.gm, config, "100%", costs="reference").plan
+    held = sum(p.numel() * 4 for p in step.module.parameters())
+    assert plan.fixed_bytes["parameters"] == held
+    assert 2 * held <= plan.fixed_bytes["optimizer"] <= 2 * held + 8 * 100  # AdamW
+    assert "gradients" not in plan.fixed_bytes
+    config.training.global_batch_size = 4 * config.training.local_batch_size
+    assert torchtitan.plan_step(step.gm, config, "100%").plan.fixed_bytes["gradients"] == held
+
+
+def test_a_budget_that_no_plan_meets_is_refused_with_the_least(config):
+    step = Traced()
+    with pytest.raises(InfeasibleBudget) as error:
+        torchtitan.policy(step.gm, config=config, budget="10%", time_limit=1)
+    assert error.value.minimum_bytes > 0
+    assert not any("recompute" in node.meta for node in step.gm.graph.nodes)
+
+
+@pytest.mark.slow
+def test_plans_cost_a_fraction_of_the_engines_own_policies(config):
+    """Side by side, counted alike: at most as many bytes, and less time."""
+    tag, *policies = engine("memory_policy", "tag_sac_policy", "_make_default_memory_policy",
+                            "_make_eager_memory_policy", "_make_full_memory_policy")
+    base_s = None
+    for make, most in zip(policies, (1 / 3, 1 / 2, 1)):
+        theirs = Traced(batch=(8, 1024))
+        torchtitan.name_sums(theirs.gm)
+        tag(theirs.gm, policy_fn=make())
+        theirs.rematerialized()
+        captured = torchtitan.read_step(theirs.gm, costs="reference")
+        ours = Traced(batch=(8, 1024))
+        plain = torchtitan.read_step(ours.gm, costs="reference")
+        base_s = plain.graph.time_s
+        taken = torchtitan.EngineStep(captured, torchtitan.Request(mode="eager"))
+        pool_bytes = taken.pool_bytes(expand(captured.graph, {}))
+        total_bytes = pool_bytes + sum(torchtitan.plan_step(
+            ours.gm, config, "100%", costs="reference").plan.fixed_bytes.values())
+        plan = torchtitan.plan_step(ours.gm, config, total_bytes, costs="reference").plan
+        overhead = captured.graph.time_s / base_s - 1
+        assert plan.pool_bytes <= pool_bytes
+        assert plan.overhead <= most * overhead, (make.__name__, plan.overhead, overhead)
+        assert plan.overhead <= plan.bound + 0.003
+
+
+def test_gathering_a_weight_again_is_a_choice():
+    """SimpleFSDP over eight ranks of a pretended process group."""
+    code = """
+import torch, torch.distributed as dist
+from types import SimpleNamespace
+from torch.testing._internal.distributed.fake_pg import FakeStore
+dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
+from torch.distributed.device_mesh import init_device_mesh
+from torchtitan.experiments.graph_trainer.fsdp_passes import (
+    deduplicate_fsdp_unshard_chains_pass)
+from torchtitan.experiments.graph_trainer.llama3 import model_registry
+from torchtitan.experiments.graph_trainer.make_fx_tracer import minimal_fx_tracer
+from torchtitan.experiments.graph_trainer.simple_fsdp import MixedPrecisionPolicy, data_parallel
+from memonger.torch.engines import torchtitan
+mesh = init_device_mesh("cpu", (8,), mesh_dim_names=("fsdp",))
+spec = model_registry("debugmodel", attn_backend="sdpa")
+with torch.device("meta"):
+    model = spec.model.build()
+model = data_parallel(model, mesh, mode="fully_shard", mp_policy=MixedPrecisionPolicy(
+    param_dtype=torch.bfloat16, reduce_dtype=torch.float32)).to_empty(device="cpu").train()
+words = torch.randint(0, 2000, (2, 2, 128))
+
+def step(inputs, labels):
+    loss = torch.nn.functional.cross_entropy(model(inputs).flatten(0, 1).float(),
+                                             labels.flatten(0, 1))
+    return [loss, *torch.autograd.grad(loss, list(model.parameters()))]
+
+gm = minimal_fx_tracer(step, module=model)(*words).gm
+gm.graph.eliminate_dead_code()
+gm = deduplicate_fsdp_unshard_chains_pass(gm, None)
+for network in ("400GB/s", "1GB/s"):
+    made = torchtitan.plan_step(gm, SimpleNamespace(), "80%", network=network, costs="reference",
+                                time_limit=4)
+    again = [made.plan.graph.ops[op].kind for op in made.plan.schedule.recomputed()]
+    print(sum("all_gather" in kind for kind in again), made.plan.total_bytes,
+          made.plan.budget_bytes)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
+                          timeout=600, check=True)
+    fast, slow = ([int(word) for word in line.split()]
+                  for line in done.stdout.splitlines()[-2:])
+    assert fast[0] > slow[0] > -1
+    for _, total_bytes, budget_bytes in (fast, slow):
+        assert total_bytes <= budget_bytes
