@@ -157,5 +157,4 @@ class Programs:
 
     def _start_point(self, program: Program) -> Optional[np.ndarray]:
         board = self.board
-        return None if board.best is None else point_of(program, board.reduced,
-                                                        board.best.schedule)
+        return None if board.best is None else point_of(program, board.best.schedule)

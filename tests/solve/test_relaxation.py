@@ -46,7 +46,7 @@ def compare(graph: Graph, share: float, constrained: List[int],
     program = build(reduced, constrained, budget_bytes, spans=spans)
     if not len(integer_columns(program)):  # nothing to decide, and HiGHS does not look at the rows
         return
-    unit = program.unit_bytes if share == float("inf") else 1.0
+    unit = program.frame.unit_bytes if share == float("inf") else 1.0
     found = highs.solve_integer(program, integer_columns(program), Effort(5.0)) if whole \
         else highs.solve_linear(program, Effort(5.0))
     twin = Relaxation(reduced, constrained, budget_bytes, spans, whole)

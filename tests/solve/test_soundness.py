@@ -90,7 +90,7 @@ def check(seed: int, solve_programs: bool = False, split: bool = False,
             continue
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
         program = build(reduced, measured, peak, spans=random_spans(rng, len(measured)))
-        point = point_of(program, reduced, schedule)
+        point = point_of(program, schedule)
         assert violation(program, point) <= 1e-6
         assert float(program.cost @ point) <= extra_s + 1e-9
         if solve_programs:
@@ -182,7 +182,7 @@ def check_arenas(seed: int) -> int:
         assert knapsack_bound(reduced, pool).extra_s <= extra_s + 1e-6
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
         linear = build(reduced, measured, pool or 1)
-        point = point_of(linear, reduced, schedule)
+        point = point_of(linear, schedule)
         assert violation(linear, point) <= 1e-6
         assert float(linear.cost @ point) <= extra_s + 1e-9
         search = Board.start(graph, pool, Options(storage="arena", variants=which))

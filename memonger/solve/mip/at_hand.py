@@ -1,86 +1,91 @@
 """Rows that say where values must be at hand: for reads, lives and reruns."""
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import List, Tuple
 
 import numpy as np
 
-from .columns import Ranges, Rows, Spots
-from .problem import Reduced
+from .choices import Lives, Reruns, Variants
+from .columns import Rows
+from .memory import Memory
 from .targets import Targets, by_op
 
 
-def add_at_hand_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, taken: Spots,
-                     repeats: List[Tuple[int, int]], number_of: dict, target: Targets,
-                     variant_column: np.ndarray, window_of: np.ndarray) -> None:
-    """``at hand(group, window) >= target`` for reads, lives and reruns."""
-    modal = reduced.scattered_group
-    born = window_of[reduced.birth] if len(reduced.birth) else np.zeros(0, dtype=np.int64)
-    groups: List[np.ndarray] = []
-    spots: List[np.ndarray] = []
-    targets: List[np.ndarray] = []
-    owner, window = live.pairs()
-    groups.append(owner)
-    spots.append(window)
-    targets.append(live.base + np.arange(live.total))
-    read_group: List[int] = []
-    read_spot: List[int] = []
-    read_target: List[int] = []
-    for group, readers in enumerate(reduced.readers):
-        for op, implementations in by_op(readers).items():
-            read_group.append(group)
-            read_spot.append(int(window_of[op]))
-            read_target.append(target.of_implementations(op, implementations))
-            again = [number_of[op, number] for number in implementations
-                     if (op, number) in number_of]
-            if len(again) == 1:
-                span = np.arange(rerun.first[again[0]], rerun.last[again[0]] + 1)
-                groups.append(np.full(len(span), group))
-                spots.append(span)
-                targets.append(rerun.offset[again[0]] + span - rerun.first[again[0]])
-                continue
-            for spot in range(min(rerun.first[again], default=0),
-                              max(rerun.last[again], default=-1) + 1):
-                columns = rerun.column(np.array(again), np.full(len(again), spot))
-                if (columns >= 0).any():
-                    read_group.append(group)
-                    read_spot.append(spot)
-                    read_target.append(target.of_columns(columns[columns >= 0].tolist()))
-    groups.append(np.array(read_group, dtype=np.int64))
-    spots.append(np.array(read_spot, dtype=np.int64))
-    targets.append(np.array(read_target, dtype=np.int64))
-    group_of, spot_of, target_of = map(np.concatenate, (groups, spots, targets))
-    if not len(group_of):
-        return
-    needed = modal[group_of] | (spot_of > born[group_of])
-    group_of, spot_of, target_of = np.unique(
-        np.stack([group_of[needed], spot_of[needed], target_of[needed]]), axis=1)
-    numbers = target.open(rows, target_of)
-    rows.add(numbers, live.column(group_of, spot_of - 1), 1.0)
-    rows.add(numbers, taken.column(group_of, spot_of - 1), -1.0)
-    most = max(map(len, reduced.makers), default=0)
-    for position in range(most):
-        maker = np.array([number_of.get(makers[position], -1)
-                          if position < len(makers) and not reduced.frozen_group[i] else -1
-                          for i, makers in enumerate(reduced.makers)], dtype=np.int64)
-        picked = maker[group_of]
-        column = np.where(picked >= 0, rerun.column(np.maximum(picked, 0), spot_of), -1) \
-            if len(repeats) else np.full(len(picked), -1)
-        rows.add(numbers, column, 1.0)
-    # A value that only some implementations make is at hand in its op's window when one of those
-    # is chosen.
-    shift = np.zeros(len(numbers))
-    for row_index in np.flatnonzero(modal[group_of]):
-        for op, number in reduced.makers[group_of[row_index]]:
-            if window_of[op] != spot_of[row_index]:
-                continue
-            row = numbers[row_index:row_index + 1]
-            if len(reduced.implementations[op]) == 1:
-                shift[row_index] += 1.0
-            elif number > 0:
-                rows.add(row, variant_column[[reduced.variant_of[op][number]]], 1.0)
-            else:
-                shift[row_index] += 1.0
-                for variant in reduced.variant_of[op][1:]:
-                    rows.add(row, variant_column[[variant]], -1.0)
-    rows.lower[-1] = rows.lower[-1] - shift
+@dataclass
+class AtHand:
+    """``at hand(group, window) >= target``: a value is found, made, or made again in a window."""
+
+    live: Lives
+    rerun: Reruns
+    variant: Variants
+    taken: Memory
+
+    def __post_init__(self) -> None:
+        self.frame = self.live.frame
+
+    def add_rows(self, rows: Rows, target: Targets) -> None:
+        reduced, window_of = self.frame.reduced, self.frame.window_of
+        group_of, spot_of, target_of = self._needs(target)
+        if not len(group_of):
+            return
+        needed = reduced.scattered_group[group_of] | (spot_of > window_of[reduced.birth][group_of])
+        group_of, spot_of, target_of = np.unique(
+            np.stack([group_of[needed], spot_of[needed], target_of[needed]]), axis=1)
+        numbers = target.open(rows, target_of)
+        rows.add(numbers, self.live.column(group_of, spot_of - 1), 1.0)
+        rows.add(numbers, self.taken.column(group_of, spot_of - 1), -1.0)
+        makers = [self.rerun.makers(group) for group in range(len(reduced.makers))]
+        for position in range(max(map(len, makers), default=0)):
+            maker = np.array([repeats[position] if position < len(repeats) else -1
+                              for repeats in makers], dtype=np.int64)[group_of]
+            rows.add(numbers, np.where(
+                maker >= 0, self.rerun.column(np.maximum(maker, 0), spot_of), -1), 1.0)
+        rows.lower_last(self._first_runs(rows, numbers, group_of, spot_of), 0.0)
+
+    def _needs(self, target: Targets) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(needs,) int64 each: a group, a window, and what the group must be at hand for."""
+        owner, window = self.live.pairs()
+        needs: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = [
+            (owner, window, self.live.columns)]
+        read: List[Tuple[int, int, int]] = []
+        for group, readers in enumerate(self.frame.reduced.readers):
+            for op, implementations in by_op(readers).items():
+                read.append((group, int(self.frame.window_of[op]),
+                             target.of_implementations(op, implementations)))
+                again = [self.rerun.number_of[op, number] for number in implementations
+                         if (op, number) in self.rerun.number_of]
+                if len(again) == 1:
+                    columns = self.rerun.columns_of(again[0])
+                    needs.append((np.full(len(columns), group),
+                                  self.rerun.first[again[0]] + np.arange(len(columns)), columns))
+                    continue
+                for spot in range(min(self.rerun.first[again], default=0),
+                                  max(self.rerun.last[again], default=-1) + 1):
+                    columns = self.rerun.column(np.array(again), np.full(len(again), spot))
+                    if (columns >= 0).any():
+                        read.append((group, spot,
+                                     target.of_columns(columns[columns >= 0].tolist())))
+        needs.append(tuple(np.array(read, dtype=np.int64).reshape(-1, 3).T))
+        return tuple(map(np.concatenate, zip(*needs)))
+
+    def _first_runs(self, rows: Rows, numbers: np.ndarray, group_of: np.ndarray,
+                    spot_of: np.ndarray) -> np.ndarray:
+        """(rows,) float64: how often a value is made in a row's window whatever is chosen.
+
+        One that only some implementations make is at hand there when one of those is chosen.
+        """
+        reduced = self.frame.reduced
+        always = np.zeros(len(numbers))
+        for index in np.flatnonzero(reduced.scattered_group[group_of]):
+            for op, number in reduced.makers[group_of[index]]:
+                if self.frame.window_of[op] != spot_of[index]:
+                    continue
+                variants, row = reduced.variant_of[op], numbers[index:index + 1]
+                if number > 0:
+                    rows.add(row, self.variant.column_of[[variants[number]]], 1.0)
+                    continue
+                always[index] += 1.0
+                others = variants[1:]
+                rows.add(np.repeat(row, len(others)), self.variant.column_of[others], -1.0)
+        return always

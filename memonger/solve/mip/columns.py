@@ -2,14 +2,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple, Union
+from typing import Any, List, Sequence, Tuple, Type, TypeVar, Union
 
 import numpy as np
 
+from .frame import Frame
+
+#: A family, as its maker returns it.
+F = TypeVar("F", bound="Family")
+
 
 @dataclass
-class Ranges:
-    """Columns of a family of variables: owner ``o`` has windows ``first[o] .. last[o]``.
+class Family:
+    """Columns of one kind of variable, ``base`` to ``end``."""
+
+    frame: Frame
+    base: int
+    end: int
+
+    @property
+    def columns(self) -> np.ndarray:
+        """All columns of the family."""
+        return np.arange(self.base, self.end)
+
+
+@dataclass
+class Ranges(Family):
+    """A family in which owner ``o`` has windows ``first[o] .. last[o]``.
 
     The arrays are (owners,) int64; ``offset`` is the column of each owner's first window.
     """
@@ -17,22 +36,28 @@ class Ranges:
     first: np.ndarray
     last: np.ndarray
     offset: np.ndarray
-    #: Columns of the family are ``base`` to ``base + total``.
-    base: int
-    total: int
 
     @classmethod
-    def make(cls, first: np.ndarray, last: np.ndarray, base: int) -> "Ranges":
+    def make(cls: Type[F], frame: Frame, base: int, first: np.ndarray, last: np.ndarray,
+             *more: Any) -> F:
+        """From the windows of each owner; ``more``: what else a family has."""
         ends = np.concatenate([[0], np.cumsum(np.maximum(last - first + 1, 0))]).astype(np.int64)
-        return cls(first, last, base + ends[:-1], base, int(ends[-1]))
+        return cls(frame, base, base + int(ends[-1]), first, last, base + ends[:-1],  # type: ignore
+                   *more)
 
-    @property
-    def slice(self) -> slice:
-        """All columns of the family."""
-        return slice(self.base, self.base + self.total)
+    def columns_of(self, owner: int, begin: int = 0, end: int = 1 << 60) -> np.ndarray:
+        """The columns of an owner, in windows from ``begin`` to ``end``."""
+        first, last = int(self.first[owner]), int(self.last[owner])
+        return self.offset[owner] - first + np.arange(max(begin, first), min(end, last) + 1)
+
+    def at(self, owner: int, window: int) -> int:
+        """A column, -1 where the owner has no variable in that window."""
+        if self.first[owner] <= window <= self.last[owner]:
+            return int(self.offset[owner] + window - self.first[owner])
+        return -1
 
     def column(self, owner: np.ndarray, window: np.ndarray) -> np.ndarray:
-        """Columns, -1 where the owner has no variable in that window."""
+        """The same for arrays of both."""
         inside = (window >= self.first[owner]) & (window <= self.last[owner])
         return np.where(inside, self.offset[owner] + window - self.first[owner], -1)
 
@@ -46,22 +71,21 @@ class Ranges:
 
 
 @dataclass
-class Spots:
-    """Columns of a family that has a variable at some pairs of owner and window only.
+class Spots(Family):
+    """A family that has a variable at some pairs of owner and window only.
 
     The arrays are (pairs,) int64, sorted by owner, then window.
     """
 
     owner: np.ndarray
     window: np.ndarray
-    #: The column of the first pair; the others follow in order.
-    base: int
 
     @classmethod
-    def make(cls, pairs: Sequence[Tuple[int, int]], base: int) -> "Spots":
-        """Pairs of owner and window, each once."""
+    def make(cls: Type[F], frame: Frame, base: int, pairs: Sequence[Tuple[int, int]],
+             *more: Any) -> F:
+        """Pairs of owner and window, each once; ``more``: what else a family has."""
         owner, window = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
-        return cls(owner, window, base)
+        return cls(frame, base, base + len(owner), owner, window, *more)  # type: ignore[call-arg]
 
     def column(self, owner: np.ndarray, window: np.ndarray) -> np.ndarray:
         """Columns, -1 where there is no variable."""
@@ -75,39 +99,52 @@ class Spots:
 
 
 class Rows:
-    """Rows collected as arrays of (row, column, value), and the limits of each row."""
+    """A program that is being written: rows as arrays of (row, column, value), and all limits.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    columns : int
+    """
+
+    def __init__(self, columns: int) -> None:
         self.count = 0
-        self.rows: List[np.ndarray] = []
-        self.columns: List[np.ndarray] = []
-        self.values: List[np.ndarray] = []
-        self.lower: List[np.ndarray] = []
-        self.upper: List[np.ndarray] = []
+        #: (columns,) float64: cost, least and largest value of each column.
+        self.cost, self.least, self.most = np.zeros(columns), np.zeros(columns), np.ones(columns)
+        self._entries: List[Tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        self._lower: List[np.ndarray] = [np.zeros(0)]
+        self._upper: List[np.ndarray] = [np.zeros(0)]
 
-    def open(self, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    def open(self, lower: Sequence[float], upper: Sequence[float]) -> np.ndarray:
         """New rows; returns their numbers."""
         numbers = np.arange(self.count, self.count + len(lower))
         self.count += len(lower)
-        self.lower.append(np.asarray(lower, dtype=np.float64))
-        self.upper.append(np.asarray(upper, dtype=np.float64))
+        self._lower.append(np.asarray(lower, dtype=np.float64))
+        self._upper.append(np.asarray(upper, dtype=np.float64))
         return numbers
 
     def add(self, rows: np.ndarray, columns: np.ndarray,
             values: Union[float, np.ndarray]) -> None:
         """Entries, with one value or one each; those with column -1 are left out."""
         used = columns >= 0
-        self.rows.append(rows[used])
-        self.columns.append(columns[used])
-        self.values.append(np.asarray(values, dtype=np.float64)[used] if np.ndim(values)
-                           else np.full(len(self.rows[-1]), values, dtype=np.float64))
+        self._entries.append((rows[used], columns[used], np.asarray(values, dtype=np.float64)[used]
+                              if np.ndim(values) else np.full(used.sum(), values, np.float64)))
 
-    def matrix(self, columns: int) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def lower_last(self, lower: Union[float, np.ndarray], upper: Union[float, np.ndarray]) -> None:
+        """Take so much off the limits of the rows that were opened last."""
+        self._lower[-1] = self._lower[-1] - lower
+        self._upper[-1] = self._upper[-1] - upper
+
+    def limits(self) -> Tuple[np.ndarray, np.ndarray]:
+        """(rows,) float64: the least and the largest value of each row."""
+        return np.concatenate(self._lower), np.concatenate(self._upper)
+
+    def matrix(self) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Start of each row, columns and values; entries of the same place are added up."""
-        if not self.rows:
+        if not self._entries:
             return np.zeros(self.count + 1, dtype=np.int32), np.zeros(0, np.int32), np.zeros(0)
-        cells = np.concatenate(self.rows).astype(np.int64) * columns + np.concatenate(self.columns)
-        cells, which = np.unique(cells, return_inverse=True)
-        value = np.bincount(which, weights=np.concatenate(self.values), minlength=len(cells))
-        start = np.searchsorted(cells, np.arange(self.count + 1) * columns)
-        return start.astype(np.int32), (cells % columns).astype(np.int32), value
+        rows, columns, values = map(np.concatenate, zip(*self._entries))
+        count = len(self.cost)
+        cells, which = np.unique(rows.astype(np.int64) * count + columns, return_inverse=True)
+        value = np.bincount(which, weights=values, minlength=len(cells))
+        start = np.searchsorted(cells, np.arange(self.count + 1) * count)
+        return start.astype(np.int32), (cells % count).astype(np.int32), value

@@ -81,7 +81,7 @@ def minimum_peak_bound(reduced: Reduced, most_groups: Optional[int] = None,
         return best
     solution = highs.solve_integer(program, integer_columns(program), effort,
                                 gap=1e-4, max_checks=_PEAK_CHECKS)
-    proven = solution.bound * program.unit_bytes * (1 - 1e-6)
+    proven = solution.bound * program.frame.unit_bytes * (1 - 1e-6)
     if np.isfinite(proven) and proven > best.bytes + 0.5:
         best = PeakBound(int(np.ceil(proven - 0.5)),
                          "integer, %d constrained" % len(constrained), best.op)

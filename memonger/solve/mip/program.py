@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Sequence, Tuple
 
 import numpy as np
 
-from .columns import Ranges, Spots
+from .choices import Lives, Reruns, Variants
+from .frame import Frame
+from .memory import Memory
+from .spans import Spans
 from .streams import Lengths
 
 
@@ -29,22 +31,18 @@ class Program:
     start: np.ndarray
     index: np.ndarray
     value: np.ndarray
-    #: Bytes of one unit of the rows that hold the budget.
-    unit_bytes: float
-    live: Ranges
-    rerun: Ranges
-    #: Group ``o``'s memory is taken in place by the op that ends window ``w``.
-    taken: Spots
-    #: What may run again: op and number of its implementation.
-    repeats: List[Tuple[int, int]]
-    #: (variants of the graph,) int64: column of each that may be chosen, -1 for the others.
-    variant_column: np.ndarray
-    #: (windows,) int64: the constrained ops, increasing.
-    constrained: np.ndarray
-    #: First and last window of each span, and the columns for repeats that happen in it.
-    spans: Sequence[Tuple[int, int]]
-    again: Spots
-    lengths: Lengths
+    frame: Frame
+    live: Lives
+    rerun: Reruns
+    variant: Variants
+    taken: Memory
+    again: Spans
+    length: Lengths
+
+    @property
+    def constrained(self) -> np.ndarray:
+        """(windows,) int64: the constrained ops, increasing."""
+        return self.frame.ends_at
 
     @property
     def num_columns(self) -> int:
@@ -57,7 +55,5 @@ class Program:
 
 def integer_columns(program: Program) -> np.ndarray:
     """Columns that are whole in a real plan: reruns, lives and variants."""
-    chosen = program.variant_column[program.variant_column >= 0]
-    return np.concatenate([np.arange(program.rerun.base, program.rerun.base + program.rerun.total),
-                           np.arange(program.live.base, program.live.base + program.live.total),
-                           chosen]).astype(np.int64)
+    chosen = program.variant.column_of[program.variant.column_of >= 0]
+    return np.concatenate([program.rerun.columns, program.live.columns, chosen]).astype(np.int64)

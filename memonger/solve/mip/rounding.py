@@ -35,7 +35,7 @@ def schedule_of_point(program: Program, reduced: Reduced, values: np.ndarray,
     """
     graph = reduced.graph
     variants = tuple(number for number in reduced.variants
-                     if values[program.variant_column[number]] >= 0.5)
+                     if values[program.variant.column_of[number]] >= 0.5)
     used = graph_in_use(graph, Schedule((), variants))
     steps = _Decoder(program, reduced, used, values, threshold).run()
     if steps is None:
@@ -60,18 +60,18 @@ class _Decoder:
         groups = reduced.group_of
         self.kept_groups = [set() for _ in self.ends]  # type: List[Set[int]]
         owner, window = program.live.pairs()
-        alive = values[program.live.slice] >= threshold
+        alive = values[program.live.columns] >= threshold
         for group, spot in zip(owner[alive].tolist(), window[alive].tolist()):
             self.kept_groups[spot].add(group)
-        taken = values[program.taken.base + np.arange(len(program.taken.owner))] >= threshold
+        taken = values[program.taken.columns] >= threshold
         for group, spot in zip(program.taken.owner[taken].tolist(),
                               program.taken.window[taken].tolist()):
             self.kept_groups[spot].discard(group)
         self.planned = [set() for _ in range(len(self.ends) + 1)]  # type: List[Set[int]]
         owner, window = program.rerun.pairs()
-        chosen = values[program.rerun.slice] >= threshold
+        chosen = values[program.rerun.columns] >= threshold
         for repeat, spot in zip(owner[chosen].tolist(), window[chosen].tolist()):
-            self.planned[spot].add(program.repeats[repeat][0])
+            self.planned[spot].add(program.rerun.repeats[repeat][0])
         self.reads: List[List[int]] = [[] for _ in graph.tensors]
         for index, op in enumerate(graph.ops):
             ignored = set(op.ignored_inputs)

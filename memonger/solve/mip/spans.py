@@ -1,4 +1,4 @@
-"""Rows over several windows at once.
+"""Columns and rows over several windows at once: ``again[r, s]``, a repeat happens in a span.
 
 Cutting backward into windows lets a fraction of a rerun in one window serve another fraction of a
 rerun in a later one: two halves of an op that reads a value need half a rerun of it. Over a *span*
@@ -8,59 +8,80 @@ windows.
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Dict, List, Sequence, Set, Tuple
 
 import numpy as np
 
-from .columns import Ranges, Rows, Spots
-from .problem import Reduced
+from .choices import Lives, Reruns
+from .columns import Rows, Spots
+from .frame import Frame, Placed
 from .targets import ALWAYS, Targets, by_op
 
 
-def span_pairs(rerun: Ranges, spans: Sequence[Tuple[int, int]]) -> List[Tuple[int, int]]:
-    """(repeat, span) of the columns: the repeat happens in the span."""
-    return [(repeat, number) for repeat in range(len(rerun.first))
+@dataclass
+class Spans(Spots):
+    """One for each repeat and span in which it may happen."""
+
+    #: First and last window of each.
+    spans: Sequence[Tuple[int, int]]
+    rerun: Reruns
+
+    @classmethod
+    def of(cls, frame: Frame, base: int, rerun: Reruns,
+           spans: Sequence[Tuple[int, int]]) -> "Spans":
+        return cls.make(frame, base, [
+            (repeat, number) for repeat in range(len(rerun.first))
             for number, (begin, end) in enumerate(spans)
-            if rerun.first[repeat] <= end and rerun.last[repeat] >= begin]
+            if rerun.first[repeat] <= end and rerun.last[repeat] >= begin], spans, rerun)
 
+    def add_rows(self, rows: Rows, live: Lives, target: Targets) -> None:
+        """``reruns in the span >= again``; what is read, or live, was live before or is remade."""
+        if not self.spans:
+            return
+        numbers = rows.open(np.zeros(len(self.columns)), np.full(len(self.columns), np.inf))
+        rows.add(numbers, self.columns, -1.0)
+        for number, repeat, span in zip(numbers, self.owner, self.window):
+            reruns = self.rerun.columns_of(repeat, *self.spans[span])
+            rows.add(np.full(len(reruns), number), reruns, 1.0)
+        reduced = self.frame.reduced
+        columns: List[Dict[int, int]] = [{} for _ in self.spans]  # of each span, by repeat
+        for column, repeat, span in zip(*map(np.ndarray.tolist, (
+                self.columns, self.owner, self.window))):
+            columns[span][repeat] = column
+        makers = [self.rerun.makers(group) for group in range(len(reduced.makers))]
+        for (begin, end), here in zip(self.spans, columns):
+            start = int(self.frame.ends_at[begin - 1]) if begin else -1
+            before = (~reduced.scattered_group & (reduced.birth <= start)).nonzero()[0].tolist()
+            needs = [(group, wanted) for group in before
+                     for wanted in self._targets(group, (begin, end), here, live, target)]
+            group_of, target_of = np.array(needs, dtype=np.int64).reshape(-1, 2).T
+            numbers = target.open(rows, target_of)
+            rows.add(numbers, live.column(group_of, np.full(len(group_of), begin - 1)), 1.0)
+            remade, by = np.array([
+                (number, here[maker]) for number, (group, _) in zip(numbers, needs)
+                for maker in makers[group] if maker in here], dtype=np.int64).reshape(-1, 2).T
+            rows.add(remade, by, 1.0)
 
-def add_span_rows(reduced: Reduced, rows: Rows, live: Ranges, rerun: Ranges, again: Spots,
-                  spans: Sequence[Tuple[int, int]], number_of: Dict[Tuple[int, int], int],
-                  ends_at: np.ndarray, window_of: np.ndarray, target: Targets) -> None:
-    """``reruns in the span >= again``; what is read, or live, was live before or is made again."""
-    columns = again.base + np.arange(len(again.owner))
-    numbers = rows.open(np.zeros(len(columns)), np.full(len(columns), np.inf))
-    rows.add(numbers, columns, -1.0)
-    for number, repeat, span in zip(numbers, again.owner, again.window):
-        begin, end = spans[span]
-        for window in range(max(begin, int(rerun.first[repeat])),
-                            min(end, int(rerun.last[repeat])) + 1):
-            rows.add(np.array([number]),
-                     np.array([rerun.offset[repeat] + window - rerun.first[repeat]]), np.array(1.0))
-    column_of = {(int(r), int(s)): int(c) for r, s, c in zip(again.owner, again.window, columns)}
-    for span, (begin, end) in enumerate(spans):
-        start = int(ends_at[begin - 1]) if begin else -1
-        for group in range(len(reduced.size_bytes)):
-            if reduced.scattered_group[group] or reduced.birth[group] > start:
-                continue
-            makers = [] if reduced.frozen_group[group] else [
-                column_of[number_of[maker], span] for maker in reduced.makers[group]
-                if (number_of.get(maker, -1), span) in column_of]
-            before = live.column(np.array([group]), np.array([begin - 1]))
-            targets: Set[int] = set()
-            for op, implementations in by_op(reduced.readers[group]).items():
-                repeats = [number_of.get((op, number), -1) for number in implementations]
-                again_in = [column_of[repeat, span] for repeat in repeats
-                            if (repeat, span) in column_of]
-                if again_in:
-                    targets.add(target.of_columns(again_in))
-                if begin <= window_of[op] <= end:
-                    targets.add(target.of_implementations(op, implementations))
-            last = live.column(np.array([group]), np.array([end]))
-            if last[0] >= 0:
-                targets.add(int(last[0]))
-            # What is at hand in every plan is so for all else.
-            opened = target.open(rows, np.array(
-                [ALWAYS] if ALWAYS in targets else sorted(targets), dtype=np.int64))
-            for column in [int(before[0]), *makers]:
-                rows.add(opened, np.full(len(opened), column), 1.0)
+    def _targets(self, group: int, span: Tuple[int, int], here: Dict[int, int], live: Lives,
+                 target: Targets) -> Sequence[int]:
+        """What needs a value in a span; ``here``: the columns of the span by repeat."""
+        targets: Set[int] = set()
+        for op, implementations in by_op(self.frame.reduced.readers[group]).items():
+            again: List[int] = [here[repeat] for repeat in (
+                self.rerun.number_of.get((op, number), -1) for number in implementations)
+                if repeat in here]
+            if again:
+                targets.add(target.of_columns(again))
+            if span[0] <= self.frame.window_of[op] <= span[1]:
+                targets.add(target.of_implementations(op, implementations))
+        last = live.at(group, span[1])
+        if last >= 0:
+            targets.add(last)
+        # What is at hand in every plan is so for all else.
+        return [ALWAYS] if ALWAYS in targets else sorted(targets)
+
+    def fill(self, values: np.ndarray, placed: Placed) -> None:
+        for column, repeat, span in zip(self.columns, self.owner, self.window):
+            values[column] = values[self.rerun.columns_of(repeat, *self.spans[span])].max(
+                initial=0.0)

@@ -23,10 +23,11 @@ from typing import Dict, List, Sequence, Tuple
 import numpy as np
 
 from ...graph.clock import COMPUTE, Times
-from ...graph.schedule import Schedule
 from ...graph.streams import Waits, unplanned_times
 from ...graph.types import Graph
-from .columns import Ranges, Rows
+from .choices import Reruns, Variants
+from .columns import Family, Rows
+from .frame import Frame, Placed, base_positions
 from .problem import Reduced
 
 #: Units of time in the unplanned step, or in its longest op: rows are compared to 1e-7 of one.
@@ -43,23 +44,17 @@ def waiting_s(graph: Graph) -> float:
 
 
 @dataclass
-class Lengths:
+class Lengths(Family):
     """The columns ``length[j]`` of a program; none with one stream."""
 
-    reduced: Reduced
-    #: (windows,) int64: the op that ends each window but the last.
-    ends_at: np.ndarray
-    base: int
-    #: Whether there are any.
-    used: bool
+    @classmethod
+    def of(cls, frame: Frame, base: int) -> "Lengths":
+        used = frame.reduced.graph.has_streams and not frame.minimises_peak
+        return cls(frame, base, base + (len(frame.ends_at) + 1 if used else 0))
 
     @property
-    def count(self) -> int:
-        return len(self.ends_at) + 1 if self.used else 0
-
-    @property
-    def slice(self) -> slice:
-        return slice(self.base, self.base + self.count)
+    def reduced(self) -> Reduced:
+        return self.frame.reduced
 
     @cached_property
     def unit_s(self) -> float:
@@ -73,52 +68,52 @@ class Lengths:
         """(windows + 1,) float64: how long each takes in the unplanned step."""
         ops = self.reduced.graph.ops
         steps = np.cumsum([op.runs for op in ops]) - 1
-        return _lengths(unplanned_times(ops), steps[self.ends_at])
+        return _lengths(unplanned_times(ops), steps[self.frame.ends_at])
 
     def window_of(self, op: int) -> int:
-        return int(np.searchsorted(self.ends_at, op))
+        return int(np.searchsorted(self.frame.ends_at, op))
 
-    def values(self, schedule: Schedule, first: Sequence[int]) -> np.ndarray:
-        """(columns,) float64: the lengths in a schedule, given the step of each op's first run."""
-        if not self.used:
-            return np.zeros(0)
+    def fill(self, values: np.ndarray, placed: Placed) -> None:
+        if not len(self.columns):
+            return
         # Where an op has no step, its window ends with the step before.
-        steps = np.maximum.accumulate(np.array(first, dtype=np.int64))
-        found = _lengths(schedule.times(self.reduced.graph), steps[self.ends_at])
-        return np.minimum((found - self.unplanned_s) / self.unit_s, self.most)
+        steps = np.maximum.accumulate(np.array(base_positions(placed.schedule), dtype=np.int64))
+        found = _lengths(placed.schedule.times(self.reduced.graph), steps[self.frame.ends_at])
+        values[self.columns] = np.minimum((found - self.unplanned_s) / self.unit_s, self.most)
 
     @cached_property
     def most(self) -> np.ndarray:
         """(columns,) float64: no window need be longer, as other streams are idle by then."""
         reduced, unit_s = self.reduced, self.unit_s
-        own, others = np.zeros(self.count), 0.0
+        own, others = np.zeros(len(self.columns)), 0.0
         for op, ways in enumerate(reduced.implementations):
             most_s = max(way.time_s for way in ways)
             if reduced.graph.ops[op].stream == COMPUTE:
                 own[self.window_of(op)] += most_s
                 own += most_s * bool(reduced.again[op])
             else:
-                others += most_s * (1 + self.count * bool(reduced.again[op]))
+                others += most_s * (1 + len(own) * bool(reduced.again[op]))
         return (own + others - self.unplanned_s) / unit_s
 
-    def add_rows(self, rows: Rows, rerun: Ranges, repeats: Sequence[Tuple[int, int]],
-                 variant_column: np.ndarray) -> None:
-        """The two families above."""
-        if self.used:
-            reruns = self._reruns(rerun, repeats)
-            self._add_compute_rows(rows, reruns.get(COMPUTE, []), variant_column)
-            self._add_span_rows(rows, reruns, variant_column)
+    def add_rows(self, rows: Rows, rerun: Reruns, variant: Variants) -> None:
+        """The rows above; the lengths are what is minimised."""
+        if not len(self.columns):
+            return
+        rows.cost[self.columns] = self.unit_s
+        rows.least[self.columns] = -self.unplanned_s / self.unit_s
+        rows.most[self.columns] = self.most
+        reruns = self._reruns(rerun)
+        self._add_compute_rows(rows, reruns.get(COMPUTE, []), variant.column_of)
+        self._add_span_rows(rows, reruns, variant.column_of)
 
-    def _reruns(self, rerun: Ranges,
-                repeats: Sequence[Tuple[int, int]]) -> Dict[str, List[Tuple[int, int, float]]]:
+    def _reruns(self, rerun: Reruns) -> Dict[str, List[Tuple[int, int, float]]]:
         """By stream the window, column and time in units of each rerun."""
         found: Dict[str, List[Tuple[int, int, float]]] = {}
-        owner, window = rerun.pairs()
-        for number, (repeat, spot) in enumerate(zip(owner.tolist(), window.tolist())):
-            op, way = repeats[repeat]
+        for column, repeat, spot in zip(rerun.columns.tolist(), *map(
+                np.ndarray.tolist, rerun.pairs())):
+            op, way = rerun.repeats[repeat]
             found.setdefault(self.reduced.graph.ops[op].stream, []).append(
-                (spot, rerun.base + number,
-                 self.reduced.implementations[op][way].time_s / self.unit_s))
+                (spot, column, self.reduced.implementations[op][way].time_s / self.unit_s))
         return found
 
     def _add_compute_rows(self, rows: Rows, reruns: Sequence[Tuple[int, int, float]],
@@ -135,7 +130,7 @@ class Lengths:
                 if op.stream == COMPUTE:
                     entries.append((self.window_of(index), int(variant_column[variant]),
                                     (way.time_s - op.time_s) / unit_s))
-        for window in range(self.count):
+        for window in range(len(self.columns)):
             self._add_row(rows, window, window, least[window], [
                 (column, time) for spot, column, time in entries if spot == window])
 
