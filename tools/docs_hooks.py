@@ -9,7 +9,7 @@ PUBLIC = {
     "memonger.mx.calls.buckets": "memonger",
     "memonger.mx.calls.calls": "memonger",
     "memonger.mx.calls.dmlc": "memonger",
-    "memonger.mx.calls.gluon": "memonger.gluon",
+    "memonger.gluon.blocks": "memonger.gluon",
     "memonger.plans.plan_file": "memonger",
     "memonger.mx.calls.planned": "memonger",
     "memonger.native": "memonger.native",

@@ -8,13 +8,13 @@ from typing import Any, Dict, Sequence, Tuple, Union
 
 from ..graph.imported import looks_like_graph
 from ..mx.calls.inputs import is_symbol
-from ..mx.costs.models import DEVICES
 from ..mx.plugin.environment import mxnet
 from ..mx.rewrite.load import symbol_from_json
 from ..planning.requests import share_of
 from ..plans.plan_file import FORMAT as PLAN_FORMAT
 from ..plans.plan_file import load_plan
 from ..solve import methods
+from ..util.devices import DEVICES
 from ..util.errors import InputError, UnitError
 from ..util.json_files import read_text
 from ..util.units import is_of_step, parse_bytes

@@ -11,11 +11,11 @@ from mx.test_variants import named, plan_with, random_plan
 from strategies import batches
 
 from memonger import native
+from memonger.gluon.cached_op import as_cached_op, cached_op_reader
 from memonger.graph.decisions import decisions_of
 from memonger.graph.schedule import expand_in_part
 from memonger.memory.storage import plan_storage
 from memonger.mx.calls.binding import Binding
-from memonger.mx.calls.cached_op import as_cached_op, cached_op_reader
 from memonger.mx.calls.opening import open_network
 from memonger.mx.capture.binding import infer_arguments
 from memonger.mx.capture.record import read

@@ -45,7 +45,7 @@ def test_heavy_libraries_are_imported_where_they_are_used(path):
     late = {name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
             for name in imports_of(node)}
     names = {name.split(".")[0] for name in imports_of(tree)}
-    if room not in ("mx", "zoo"):
+    if room not in ("mx", "gluon", "zoo"):
         assert not names & set(HEAVY)
         assert "mxnet" not in {name.split(".")[0] for name in late | names}
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...plans.plan import NOT_OF_THIS_MACHINE
+from ...util.devices import DEVICES
 from ...util.errors import InputError
-from ..costs.models import DEVICES, CostModel, Roofline, roofline
+from ..costs.models import CostModel, Roofline, roofline
 from ..memory.stated_gpu import StatedGpu
 
 

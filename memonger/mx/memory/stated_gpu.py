@@ -11,9 +11,9 @@ from typing import Any, Dict, Optional
 
 from ...plans.plan import Budget
 from ...util.argument_checks import shown
+from ...util.devices import DEVICES
 from ...util.errors import InputError, UnitError
 from ...util.units import refuse_bare_number
-from ..costs.models import DEVICES
 from ..plugin.environment import is_on, mxnet
 from .gpu_pool import Device
 

@@ -8,9 +8,10 @@ from typing import Any, Dict, List, Optional
 
 from ...plans.plan import NOT_OF_THIS_MACHINE
 from ...report.formatting import counted
+from ...util.devices import DEVICES
 from ...util.errors import MemongerError
 from ...util.files import write_whole
-from ..costs.models import DEVICES, Roofline, op_class, roofline
+from ..costs.models import Roofline, op_class, roofline
 from ..costs.profile_files import default_path
 from ..costs.work import TensorType
 from ..plugin.environment import logger, mxnet

@@ -11,9 +11,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
 
-from ...util import argument_checks as check
-from ...util.errors import InputError
-from ..plugin.environment import mxnet
+from ..mx.plugin.environment import mxnet
+from ..util import argument_checks as check
+from ..util.errors import InputError
 
 #: What a hybridized block keeps of its graph.
 _CACHE = ("_cached_graph", "_cached_op", "_cached_op_args", "_in_format", "_out_format")

@@ -4,14 +4,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Set, Tuple
 
-from ...graph.types import Graph, Op
-from ...util.errors import MemongerError
+from ..graph.types import Graph, Op
+from ..util.errors import MemongerError
 
 
 def cached_op_reader(shapes: Mapping[str, Sequence[int]], types: Mapping[str, Any],
                      ctx: Any = None) -> Callable[[Graph, Any], Graph]:
     """:func:`as_cached_op` of a graph and its symbol, with what is kept for any gradient."""
-    from ..capture.record import read
+    from ..mx.capture.record import read
 
     def convert(graph: Graph, symbol: Any) -> Graph:
         fused = any(op.kind == "_FusedOp" for op in graph.ops)

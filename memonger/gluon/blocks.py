@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Dict, Iterator, Mapping, Optional, Sequen
 
 import numpy as np
 
-from ...plans.plan import Budget, Plan
-from ...report.progress import shows_progress
-from ...util import argument_checks as check
-from ...util.errors import InputError
-from ..memory.stated_gpu import place, resolve_budget
-from ..plugin import loading as native
-from ..plugin.environment import mxnet
+from ..mx.memory.stated_gpu import place, resolve_budget
+from ..mx.plugin import loading as native
+from ..mx.plugin.environment import mxnet
+from ..plans.plan import Budget, Plan
+from ..report.progress import shows_progress
+from ..util import argument_checks as check
+from ..util.errors import InputError
 from .cached_op import cached_op_reader
 from .tracing import Trace, as_arrays, has_own_call, takes_by_name, trace
 
 if TYPE_CHECKING:
-    from ..check.verify import Verification
+    from ..mx.check.verify import Verification
 
 
 @shows_progress
@@ -64,11 +64,11 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
         If the block is not hybridized, or its call fails with these inputs.
     """
     started_s = time.perf_counter()
-    from ...planning.planning import plan_network
-    from ...planning.requests import PlanRequest
-    from .binding import Binding
-    from .inputs import check_options
-    from .opening import open_network
+    from ..mx.calls.binding import Binding
+    from ..mx.calls.inputs import check_options
+    from ..mx.calls.opening import open_network
+    from ..planning.planning import plan_network
+    from ..planning.requests import PlanRequest
     _check_block(block, "memonger.plan plans symbols")
     if not block._active and not isinstance(block, mxnet().gluon.SymbolBlock):
         raise InputError("hybridize the block before planning it: block.hybridize()")
@@ -129,12 +129,12 @@ def verify(block: Any, *inputs_or_shapes: Any, steps: int = 2, seed: int = 0,
     BindError
         If MXNet cannot run it.
     """
-    from ..capture.binding import infer_arguments
-    from ..check.block_training import BlockTraining
-    from ..check.training_run import random_values
-    from ..check.verify import compared
-    from ..rewrite.apply import is_planned
-    from ..symbol.common_subexpressions import to_json
+    from ..mx.capture.binding import infer_arguments
+    from ..mx.check.training_run import random_values
+    from ..mx.check.verify import compared
+    from ..mx.rewrite.apply import is_planned
+    from ..mx.symbol.common_subexpressions import to_json
+    from .block_training import BlockTraining
     _check_block(block, "memonger.verify compares symbols and plans")
     check.whole_number("steps", steps, 1)
     check.whole_number("seed", seed, 0)
@@ -174,7 +174,7 @@ def strip(block: Any) -> None:
     block : mx.gluon.HybridBlock
         One without a plan stays as it is.
     """
-    from ..rewrite.apply import strip_symbol
+    from ..mx.rewrite.apply import strip_symbol
     _check_block(block, "memonger.strip removes one from a symbol")
     if block._cached_graph:
         data, out = block._cached_graph
@@ -204,7 +204,7 @@ def _traced(block: Any, inputs: Sequence[Any], named: Mapping[str, Any], dtype: 
 
 def _bound(block: Any, traced: Trace) -> Tuple[Any, Dict[str, Any], Dict[str, str], Dict[str, str]]:
     """The graph of a block without a plan; shapes of its inputs, types, and gradient requests."""
-    from ..rewrite.apply import strip_symbol
+    from ..mx.rewrite.apply import strip_symbol
     used = set(traced.out.list_inputs())
     inputs = {symbol.name: array for symbol, array in zip(traced.data, traced.arrays)
               if symbol.name in used}
@@ -251,9 +251,9 @@ def _settled(symbol: Any, shapes: Mapping[str, Sequence[int]],
     A SymbolBlock's variables have none; a CachedOp takes them from the arrays. What MXNet counts on
     in an aux state's variable with each trace of a block starts from 0: a network has one JSON.
     """
-    from ..capture.binding import infers_all, is_known
-    from ..rewrite.apply import from_json
-    from ..symbol.common_subexpressions import symbol_text, to_json
+    from ..mx.capture.binding import infers_all, is_known
+    from ..mx.rewrite.apply import from_json
+    from ..mx.symbol.common_subexpressions import symbol_text, to_json
     document = json.loads(to_json(symbol))
     entries = [entry for node in document["nodes"] for entry in node["inputs"]]
     least: Dict[int, int] = {}

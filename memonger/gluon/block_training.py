@@ -6,10 +6,10 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Tuple, cast
 
 import numpy as np
 
-from ...util.errors import BindError
-from ..capture.binding import first_line, sparse_gradients
-from ..plugin.environment import mxnet
-from .training_run import Results, Training, Types, Values
+from ..mx.capture.binding import first_line, sparse_gradients
+from ..mx.check.training_run import Results, Training, Types, Values
+from ..mx.plugin.environment import mxnet
+from ..util.errors import BindError
 
 
 @dataclass(frozen=True)
