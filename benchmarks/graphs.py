@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from memonger.graph.types import Graph
-from memonger.mx.calls.graphs import graph_in
+from memonger.planning.graphs import graph_in
 from memonger.plans.plan import Plan
 from memonger.report.formatting import format_extra, format_percent, format_time, table
 from memonger.solve import methods

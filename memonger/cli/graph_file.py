@@ -5,7 +5,7 @@ import argparse
 from typing import Any, Optional, Tuple
 
 from ..graph.types import Graph
-from ..mx.calls.graphs import graph_in
+from ..planning.graphs import graph_in
 from ..util.json_files import read_text
 from . import arguments
 from .command import UsageError

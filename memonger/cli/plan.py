@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, List
 
 from ..mx.calls import calls as api
-from ..mx.calls.graphs import name_of
+from ..planning.graphs import name_of
 from ..plans.plan import Plan
 from ..report.charts.figures import FORMATS
 from ..report.charts.frontier import draw_frontier, frontier_table

@@ -1,18 +1,54 @@
 """Planning graphs, from a file or at hand: no framework is needed."""
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import List, Sequence
+from typing import Any, List, Sequence
 
-from ..graph.imported import parse_imported_budget
+from ..graph.imported import looks_like_graph, parse_graph, parse_imported_budget
 from ..graph.types import Graph
 from ..plans.plan import Budget, Plan
 from ..report.facts import Facts
 from ..solve.frontier import BUDGETS
 from ..solve.imported import plan_graph
+from ..util.errors import InputError
 from .estimate import Estimate
 from .requests import PlanRequest, pins, share_of
 from .sweeping import sweep_requests
+
+
+def graph_in(text: str, path: str) -> Graph:
+    """The graph in a file's text, in one of the forms of docs/graphs.md, named after the file.
+
+    Raises InputError if it holds no graph.
+    """
+    try:
+        graph = parse_graph(text)
+    except InputError as error:
+        if not looks_like_graph(text):
+            raise InputError(
+                "%s is no symbol JSON of MXNet, which sym.save(%r) writes, and no graph in a "
+                "form of docs/graphs.md" % (path, "net-symbol.json")) from error
+        raise InputError("%s: %s" % (path, error)) from error
+    return graph if graph.name else replace(graph, name=name_of(path))
+
+
+def name_of(path: str) -> str:
+    """What a network is called after the name of its file."""
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return stem[:-len("-symbol")] if stem.endswith("-symbol") else stem
+
+
+#: What options are where nobody gives them, if not None or empty.
+_USUAL = {"grad_req": "write", "costs": "auto"}
+
+
+def refuse_options(**options: Any) -> None:
+    """Raise InputError where one of the options was given that only networks of MXNet have."""
+    for option, value in options.items():
+        if value if option not in _USUAL else value != _USUAL[option]:
+            raise InputError("a graph has its own sizes and times, so it takes no %s"
+                             % option.replace("_by_", " by "))
 
 
 def unplanned_graph(graph: Graph) -> Plan:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, List, Mapping, Optional, Sequence, Union
 
 from ...graph.types import Graph
 from ...planning.estimate import Estimate
-from ...planning.graphs import estimate_graph, plan_of_graph, sweep_graph
+from ...planning.graphs import estimate_graph, plan_of_graph, refuse_options, sweep_graph
 from ...planning.max_batch import search_batch
 from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
@@ -24,8 +24,7 @@ from ...util.errors import InputError
 from ..memory.stated_gpu import place, resolve_budget
 from .binding import Binding, Shapes
 from .devices import beside_devices, plan_over_devices, totals_by_device
-from .graphs import loaded, refuse_options
-from .inputs import batches, gather_shapes
+from .inputs import batches, gather_shapes, loaded
 from .network import BoundNetwork
 from .op_times import costs_of_bytes
 from .opening import open_network

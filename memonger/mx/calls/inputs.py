@@ -6,13 +6,15 @@ import inspect
 import os
 from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
+from ...planning.graphs import graph_in
 from ...plans.plan import Plan
 from ...util import argument_checks as check
 from ...util.errors import InputError
-from ...util.json_files import parse_json
+from ...util.json_files import parse_json, read_text
 from ...util.messages import listed
 from ..capture.binding import checked_shape
 from ..plugin.environment import mxnet
+from ..rewrite.load import symbol_from_json
 from .binding import Shapes
 
 #: What options are called elsewhere, MXNet's Module and NumPy among them.
@@ -28,6 +30,27 @@ def is_symbol(text: str) -> bool:
         return {"nodes", "arg_nodes", "heads"} <= set(parse_json(text))
     except InputError:
         return False
+
+
+def loaded(given: Any) -> Any:
+    """The symbol or the graph in a file; what is no path as it is.
+
+    Raises InputError if the file holds neither, and for a module of PyTorch.
+    """
+    refuse_module(given)
+    if not isinstance(given, (str, os.PathLike)):
+        return given
+    path = os.fspath(given)
+    text = read_text(path)
+    return symbol_from_json(text) if is_symbol(text) else graph_in(text, path)
+
+
+def refuse_module(given: Any) -> None:
+    """Raise InputError for a module of PyTorch, which has calls of its own."""
+    if any(cls.__module__ == "torch.nn.modules.module" for cls in type(given).__mro__):
+        raise InputError("this is a PyTorch module, and the call is for networks of MXNet: "
+                         "import memonger.torch as mt; mt.plan(module, inputs, budget=...), "
+                         "mt.estimate, mt.compile and others are for modules")
 
 
 def check_symbol(given: Any) -> None:

@@ -11,8 +11,7 @@ from ..plugin import loading as native
 from ..rewrite.load import is_numpy, of_kind
 from ..symbol.common_subexpressions import to_json
 from .binding import Shapes
-from .graphs import refuse_module
-from .inputs import check_symbol, gather_shapes
+from .inputs import check_symbol, gather_shapes, refuse_module
 
 if TYPE_CHECKING:
     from ..check.measure import Measurement
