@@ -140,7 +140,8 @@ def words_of(record: Dict[str, Any]) -> str:
 
 def picture(plan: Any, path: str, cap_bytes: int) -> str:
     """Draw memory over one step, without a plan and with it, under the cap."""
-    from memonger.report.charts.cap import draw_cap
+    from draw_cap import draw_cap
+
     from memonger.util.errors import RenderError
     try:
         draw_cap(plan, cap_bytes, path)

@@ -11,6 +11,7 @@ import os
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Dict
 
 #: Library to the package on PyPI that supplies it, in a release that completes the wheel.
 PACKAGES = {
@@ -64,3 +65,41 @@ def _open(path: Path) -> None:
         with contextlib.suppress(OSError):
             ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
             return
+
+
+#: cudaDevAttrMultiProcessorCount.
+_MULTIPROCESSORS = 16
+#: cudaDevAttrComputeCapabilityMajor and Minor.
+_CAPABILITY = (75, 76)
+
+
+def reported_facts(device_id: int) -> Dict[str, int]:
+    """Facts of a GPU that the CUDA libraries of this process report."""
+    facts: Dict[str, int] = {}
+    count, size, handle = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_void_p()
+    with contextlib.suppress(OSError):
+        runtime = ctypes.CDLL("libcudart.so.11.0")
+        if not runtime.cudaDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSORS, device_id):
+            facts["multiprocessors"] = count.value
+        library = ctypes.CDLL("libcudnn.so.8")
+        if not library.cudnnCreate(ctypes.byref(handle)):
+            if not library.cudnnDropoutGetStatesSize(handle, ctypes.byref(size)):
+                facts["dropout_state_bytes"] = size.value
+            library.cudnnDestroy(handle)
+    return facts
+
+
+def reported_name(device_id: int) -> str:
+    """A GPU's name, its compute capability and cuDNN's version, on which op times depend."""
+    name, major, minor = ctypes.create_string_buffer(4096), ctypes.c_int(), ctypes.c_int()
+    version = "unknown"
+    with contextlib.suppress(OSError):
+        runtime = ctypes.CDLL("libcudart.so.11.0")
+        runtime.cudaGetDeviceProperties(name, device_id)  # its name comes first
+        for number, attribute in zip((major, minor), _CAPABILITY):
+            runtime.cudaDeviceGetAttribute(ctypes.byref(number), attribute, device_id)
+        library = ctypes.CDLL("libcudnn.so.8")
+        library.cudnnGetVersion.restype = ctypes.c_size_t
+        version = str(library.cudnnGetVersion())
+    return "%s (%d.%d, cuDNN %s)" % (name.value.decode(errors="replace") or "unknown GPU",
+                                     major.value, minor.value, version)

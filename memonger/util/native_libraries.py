@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import mmap
 import os
 import struct
 import threading
@@ -118,3 +119,21 @@ def check_interface(library: ctypes.CDLL, function: str, expected: int, path: Pa
 def array(kind: Any, values: Sequence[Any]) -> Any:
     """A C array of numbers, for functions of the core; of one element where there are none."""
     return (kind * max(1, len(values)))(*values)
+
+
+def elf_section(path: str, name: bytes) -> bytes:
+    """The content of a section of an ELF file; nothing where it has none of that name.
+
+    Raises OSError, ValueError, IndexError, OverflowError or struct.error for any other file.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        if data[:6] != b"\x7fELF\x02\x01":
+            raise ValueError("not a 64-bit ELF file")
+        offset, = struct.unpack_from("<Q", data, 0x28)
+        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+        sections = [struct.unpack_from("<IIQQQQ", data, offset + i * size) for i in range(count)]
+        for section in sections:
+            start = sections[names][4] + section[0]
+            if data[start:start + len(name) + 1] == name + b"\0":
+                return bytes(data[section[4]:section[4] + section[5]])
+    return b""

@@ -24,7 +24,6 @@ from memonger.mx.profile.variants import (  # noqa: E402
 )
 from memonger.mx.rewrite.variant_graph import offers  # noqa: E402
 from memonger.mx.symbol.swap import ORIGINAL  # noqa: E402
-from memonger.util.errors import InputError  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the plugin is not built")
 
@@ -40,12 +39,18 @@ def small_net():
     return mx.sym.SoftmaxOutput(body, name="softmax")
 
 
-@pytest.mark.parametrize("method", ["in place", "alone"])
-def test_each_op_is_measured(tmp_path, method):
+@pytest.fixture
+def alone(monkeypatch):
+    """The network is too large for the memory, so each op runs alone."""
+    monkeypatch.setattr("memonger.mx.profile.run._fits", lambda captured, ctx: False)
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_each_op_is_measured(tmp_path, monkeypatch, fits):
+    monkeypatch.setattr("memonger.mx.profile.run._fits", lambda captured, ctx: fits)
     path = str(tmp_path / "p.json")
     seen = []
-    found = profile(small_net(), SHAPES, path=path, repeats=2, method=method,
-                    progress=seen.append)
+    found = profile(small_net(), SHAPES, path=path, repeats=2, progress=seen.append)
     captured = read(small_net(), SHAPES)
     graph = captured.graph
     times = found.op_times(graph, captured.attributes)
@@ -59,26 +64,26 @@ def test_each_op_is_measured(tmp_path, method):
     assert fractions == sorted(fractions) and fractions[-1] == 1.0
 
 
-def test_ops_with_sparse_gradients_are_measured_alone(tmp_path):
+def test_ops_with_sparse_gradients_are_measured_alone(tmp_path, alone):
     rows = mx.sym.Embedding(mx.sym.var("data"), input_dim=30, output_dim=6, sparse_grad=True,
                             name="embedding")
     net = mx.sym.SoftmaxOutput(mx.sym.FullyConnected(mx.sym.tanh(rows), num_hidden=3))
     request = dict.fromkeys(net.list_arguments(), "write")
     request["data"] = "null"
     found = profile(net, {"data": (4, 8)}, path=str(tmp_path / "p.json"), repeats=1,
-                    method="alone", grad_req=request)
+                    grad_req=request)
     captured = read(net, {"data": (4, 8)}, grad_req=request)
     estimated = found.op_times(captured.graph, captured.attributes).estimated
     assert not [i for i in estimated if captured.graph.ops[i].name.startswith("embedding")]
 
 
-def test_stored_times_are_not_measured_again(tmp_path):
+def test_stored_times_are_not_measured_again(tmp_path, alone):
     path = str(tmp_path / "p.json")
-    profile(small_net(), SHAPES, path=path, repeats=1, method="alone")
+    profile(small_net(), SHAPES, path=path, repeats=1)
     data = json.loads(Path(path).read_text())
     data["times_s"] = dict.fromkeys(data["times_s"], 0.25)
     Path(path).write_text(json.dumps(data))
-    found = profile(small_net(), SHAPES, path=path, repeats=1, method="alone")
+    found = profile(small_net(), SHAPES, path=path, repeats=1)
     assert set(found.times_s.values()) == {0.25}
 
 
@@ -94,7 +99,7 @@ def test_the_stored_profile_is_found_and_planned_with(monkeypatch, tmp_path):
     assert stored_profile() is None
 
 
-def test_only_wanted_gradients_are_measured(tmp_path):
+def test_only_wanted_gradients_are_measured(tmp_path, alone):
     # The data needs no gradient: one product of matrices in place of two.
     data, weight = mx.sym.var("data"), mx.sym.var("weight")
     net = mx.sym.FullyConnected(data, weight=weight, num_hidden=256, no_bias=True, name="fc")
@@ -104,7 +109,7 @@ def test_only_wanted_gradients_are_measured(tmp_path):
         captured = read(net, shapes, grad_req=request)
         backward = [op.kind for op in captured.graph.ops].index("_backward_FullyConnected")
         keys.append(op_signature(captured.graph, backward, captured.attributes))
-        found = profile(net, shapes, grad_req=request, repeats=1, method="alone",
+        found = profile(net, shapes, grad_req=request, repeats=1,
                         path=str(tmp_path / ("%d.json" % len(keys))))
         assert keys[-1] in found.times_s
     assert keys[0] != keys[1]
@@ -134,11 +139,6 @@ def test_another_graph_is_noticed():
                         repeats=1) is None
 
 
-def test_a_wrong_method_is_refused():
-    with pytest.raises(InputError, match="'in place'"):
-        profile(small_net(), SHAPES, method="by feel")
-
-
 def test_each_variant_is_swapped_in_once():
     net = small_net()
     networks = list(swapped_networks(net, read(net, SHAPES).graph,
@@ -153,9 +153,10 @@ def test_each_variant_is_swapped_in_once():
         assert network.chosen <= names
 
 
-@pytest.mark.parametrize("method", ["in place", "alone"])
-def test_variants_are_measured_too(tmp_path, method):
-    found = profile(small_net(), SHAPES, path=str(tmp_path / "p.json"), repeats=1, method=method)
+@pytest.mark.parametrize("fits", [True, False])
+def test_variants_are_measured_too(tmp_path, monkeypatch, fits):
+    monkeypatch.setattr("memonger.mx.profile.run._fits", lambda captured, ctx: fits)
+    found = profile(small_net(), SHAPES, path=str(tmp_path / "p.json"), repeats=1)
     net = small_net()
     for network in swapped_networks(net, read(net, SHAPES).graph,
                                     lambda symbol: read(symbol, SHAPES)):

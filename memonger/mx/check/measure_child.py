@@ -2,11 +2,10 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
 import time
 from typing import Any, Dict, List
 
+from ...util import machine
 from ...util.processes import answer
 from ..capture.binding import first_line
 from ..plugin import loading as native
@@ -20,29 +19,12 @@ def _used_bytes(ctx: Any) -> int:
     if ctx.device_type == "gpu":
         free, total = mxnet().context.gpu_memory_info(ctx.device_id)
         return int(total - free)
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-
-
-def _forget_peak() -> None:
-    """Give unused memory back, and reset the kernel's high-water mark."""
-    gc.collect()
-    getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
-    try:
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
-    except OSError:  # an old kernel: the mark of loading MXNet stays, which is smaller
-        pass
+    return machine.resident_bytes()
 
 
 def _peak_bytes(ctx: Any) -> int:
-    if ctx.device_type == "gpu":  # MXNet's pool keeps what it once took
-        return _used_bytes(ctx)
-    with open("/proc/self/status") as file:
-        for line in file:
-            if line.startswith("VmHWM"):
-                return int(line.split()[1]) * 1024
-    return _used_bytes(ctx)
+    """The most in use so far; a GPU's pool keeps what it once took."""
+    return _used_bytes(ctx) if ctx.device_type == "gpu" else machine.peak_resident_bytes()
 
 
 def _warm(ctx: Any) -> None:
@@ -73,10 +55,10 @@ def run(request: Dict[str, Any]) -> Dict[str, Any]:
     kind, number = request["device"]
     ctx = mx.Context(kind, number)
     _warm(ctx)
-    _forget_peak()
+    machine.forget_peak()
     before_bytes = _used_bytes(ctx)
     trials = [_bound(mx.sym.load_json(text), ctx, request) for text in request["symbols"]]
-    _forget_peak()  # of filling the arrays
+    machine.forget_peak()  # of filling the arrays
     steps_s: List[List[float]] = [[] for _ in trials]
     for step in range(request["steps"] + 1):  # the first warms up
         order = range(len(trials)) if step % 2 else reversed(range(len(trials)))

@@ -1,16 +1,15 @@
 """Properties and free memory of the GPU to plan for; free memory is the budget ``"auto"``."""
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import re
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from ...plans.plan import Budget
 from ...util.argument_checks import shown
+from ...util.cuda_libraries import reported_facts
 from ...util.devices import DEVICES
 from ...util.errors import InputError, UnitError
 from ...util.units import refuse_bare_number
@@ -108,7 +107,7 @@ def device_of(ctx: Any) -> Optional[Device]:
         random_copies=_number("MXNET_GPU_PARALLEL_RAND_COPY", Device.random_copies),
         dropout_copies=_number("MXNET_GPU_CUDNN_DROPOUT_STATE_COPY", Device.dropout_copies),
         **({"multiprocessors": ctx.sheet.multiprocessors} if isinstance(ctx, StatedGpu)
-           else _reported(ctx.device_id)))
+           else reported_facts(ctx.device_id)))
 
 
 def _number(name: str, default: int) -> int:
@@ -117,41 +116,3 @@ def _number(name: str, default: int) -> int:
         return int(text) if text else default
     except ValueError:
         raise InputError("%s=%s is not a number" % (name, text)) from None
-
-
-#: cudaDevAttrMultiProcessorCount.
-_MULTIPROCESSORS = 16
-#: cudaDevAttrComputeCapabilityMajor and Minor.
-_CAPABILITY = (75, 76)
-
-
-def _reported(device_id: int) -> Dict[str, int]:
-    """Facts of a GPU that the CUDA libraries of this process report."""
-    facts: Dict[str, int] = {}
-    count, size, handle = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_void_p()
-    with contextlib.suppress(OSError):
-        runtime = ctypes.CDLL("libcudart.so.11.0")
-        if not runtime.cudaDeviceGetAttribute(ctypes.byref(count), _MULTIPROCESSORS, device_id):
-            facts["multiprocessors"] = count.value
-        library = ctypes.CDLL("libcudnn.so.8")
-        if not library.cudnnCreate(ctypes.byref(handle)):
-            if not library.cudnnDropoutGetStatesSize(handle, ctypes.byref(size)):
-                facts["dropout_state_bytes"] = size.value
-            library.cudnnDestroy(handle)
-    return facts
-
-
-def gpu_name(ctx: Any) -> str:
-    """A GPU's name, its compute capability and cuDNN's version, on which op times depend."""
-    name, major, minor = ctypes.create_string_buffer(4096), ctypes.c_int(), ctypes.c_int()
-    version = "unknown"
-    with contextlib.suppress(OSError):
-        runtime = ctypes.CDLL("libcudart.so.11.0")
-        runtime.cudaGetDeviceProperties(name, ctx.device_id)  # its name comes first
-        for number, attribute in zip((major, minor), _CAPABILITY):
-            runtime.cudaDeviceGetAttribute(ctypes.byref(number), attribute, ctx.device_id)
-        library = ctypes.CDLL("libcudnn.so.8")
-        library.cudnnGetVersion.restype = ctypes.c_size_t
-        version = str(library.cudnnGetVersion())
-    return "%s (%d.%d, cuDNN %s)" % (name.value.decode(errors="replace") or "unknown GPU",
-                                     major.value, minor.value, version)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
-import mmap
 import os
 import struct
 import sys
@@ -23,7 +22,13 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from ...util import gpu_kernels
 from ...util.errors import MemongerError, PluginABIError, PluginError
-from ...util.native_libraries import MXNET_VERSION, check_interface, folder, library_path
+from ...util.native_libraries import (
+    MXNET_VERSION,
+    check_interface,
+    elf_section,
+    folder,
+    library_path,
+)
 from .build import build_plugin
 
 _INTERFACE = 4
@@ -107,7 +112,7 @@ def _words(message: Any) -> str:
 def check_compiler(library: str) -> None:
     """Raise PluginABIError unless the ELF file was compiled by the wheel's compiler."""
     try:
-        stamps = _elf_section(library, b".comment").strip(b"\0").split(b"\0")
+        stamps = elf_section(library, b".comment").strip(b"\0").split(b"\0")
     except (OSError, ValueError, IndexError, OverflowError, struct.error) as error:
         raise PluginABIError("cannot read %s (%s); %s" % (library, error, _WHEELS)) from error
     compilers = [stamp.decode(errors="replace") for stamp in stamps]
@@ -116,20 +121,6 @@ def check_compiler(library: str) -> None:
                              "plugin cannot share objects with it; %s"
                              % (library, ", ".join(filter(None, compilers)) or "another compiler",
                                 _COMPILER, MXNET_VERSION, _WHEELS))
-
-
-def _elf_section(path: str, name: bytes) -> bytes:
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("not a 64-bit ELF file")
-        offset, = struct.unpack_from("<Q", data, 0x28)
-        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-        sections = [struct.unpack_from("<IIQQQQ", data, offset + i * size) for i in range(count)]
-        for section in sections:
-            start = sections[names][4] + section[0]
-            if data[start:start + len(name) + 1] == name + b"\0":
-                return bytes(data[section[4]:section[4] + section[5]])
-    return b""
 
 
 def _expose_operators() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Optional
 
 from ...plans.plan import NOT_OF_THIS_MACHINE
 from ...report.formatting import counted
+from ...util import machine
 from ...util.devices import DEVICES
 from ...util.errors import MemongerError
 from ...util.files import write_whole
@@ -40,7 +41,7 @@ def calibrated(ctx: Any = None) -> Roofline:
     path = os.path.join(folder, "calibration-" + name)
     factors = _stored(path, facts)
     if factors is None:
-        if _is_busy():
+        if machine.is_busy():
             logger.info("other programs keep this CPU busy; it is not measured now")
             return replace(roofline("cpu"), name="a common CPU" + NOT_OF_THIS_MACHINE[0],
                            stands_in=True)
@@ -56,11 +57,6 @@ def calibrated(ctx: Any = None) -> Roofline:
 
 def _model(factors: Dict[str, float], facts: Dict[str, Any]) -> Roofline:
     return Roofline(DEVICES["cpu"], factors, "this CPU, " + counted(facts["threads"], "thread"))
-
-
-def _is_busy() -> bool:
-    """Whether programs have kept more than all processors busy in the last minute."""
-    return os.getloadavg()[0] > len(os.sched_getaffinity(0))
 
 
 def _stored(path: str, facts: Dict[str, Any]) -> Optional[Dict[str, float]]:

@@ -8,12 +8,13 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from ...plans.plan import Progress
 from ...report.formatting import counted
-from ...util.errors import InputError
+from ...util import machine
+from ...util.cuda_libraries import reported_name
 from ..capture.binding import GradReq, first_line
 from ..capture.record import Captured, read
 from ..costs.models import Profile, roofline
 from ..costs.profile_files import find_profile, save_profile
-from ..memory.stated_gpu import StatedGpu, gpu_name
+from ..memory.stated_gpu import StatedGpu
 from ..plugin.environment import logger, mxnet
 from .alone import measure_alone
 from .in_place import by_signature, step_seconds
@@ -24,17 +25,11 @@ def circumstances(ctx: Any = None) -> Dict[str, Any]:
     """Conditions of measured times: device, CPU, threads, versions, MXNet's switches."""
     mx = mxnet()
     ctx = ctx or mx.current_context()
-    cpu = "unknown CPU"
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            cpu = next((line.split(":", 1)[1].strip() for line in file
-                        if line.startswith("model name")), cpu)
-    except OSError:
-        pass
+    cpu = machine.cpu_name()
     threads = int(os.environ.get("OMP_NUM_THREADS") or len(os.sched_getaffinity(0)))
     device = "%s, %s" % (cpu, counted(threads, "thread"))
     if ctx.device_type == "gpu":
-        device = gpu_name(ctx)
+        device = reported_name(ctx.device_id)
     return {"device": device, "cpu": cpu, "threads": threads, "mxnet": mx.__version__,
             "mkldnn": os.environ.get("MXNET_MKLDNN_ENABLED", "1"),
             "engine": os.environ.get("MXNET_ENGINE_TYPE", "")}
@@ -48,9 +43,12 @@ def stored_profile(ctx: Any = None) -> Optional[Profile]:
 def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
             type_dict: Optional[Mapping[str, Any]] = None, grad_req: GradReq = "write",
             ctx: Any = None, time_limit: float = 60.0, path: Optional[str] = None,
-            repeats: int = 5, method: str = "auto",
+            repeats: int = 5,
             progress: Optional[Callable[[Progress], None]] = None) -> Profile:
     """Measure the ops of a network, and of the variants it offers, and store the times.
+
+    In the network itself where the memory suffices for it unplanned; what is missing then is
+    measured alone.
 
     ``symbol``, ``shapes``, ``type_dict``, ``grad_req``, ``ctx``: the training step, as for
         ``mx.read``.
@@ -59,14 +57,10 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
     ``path``: the file; by default one in the cache folder, named after the device. Older times for
         the same device and software stay in it.
     ``repeats``: runs of which the median counts, after one that warms up.
-    ``method``: "in place": in the network itself, which must fit unplanned. "alone": each op by
-        itself. "auto": in place where the memory suffices, then alone for what is missing.
     ``progress``: called with a :class:`memonger.Progress`.
-    Raises InputError for an unknown method, a network that cannot be bound, or a ``path`` with
-    times of another device.
+    Raises InputError for a network that cannot be bound, or a ``path`` with times of another
+    device.
     """
-    if method not in ("auto", "in place", "alone"):
-        raise InputError("method must be 'auto', 'in place' or 'alone', not %r" % (method,))
     mx = mxnet()
     ctx = ctx or mx.current_context()
     captured = read(symbol, shapes, type_dict, grad_req, ctx)
@@ -91,23 +85,18 @@ def profile(symbol: Any, shapes: Mapping[str, Sequence[int]],
         found for found in swapped_networks(symbol, captured.graph, read_again,
                                             ctx.device_type == "gpu")
         if not found.signatures() <= set(times)]
-    if (missing or swapped) and (method == "in place" or (method == "auto"
-                                                          and _fits(captured, ctx))):
+    if (missing or swapped) and _fits(captured, ctx):
         try:
             if not _measure_in_place(captured, symbol, shapes, binding, swapped, times,
                                      time_limit, repeats, tell):
                 logger.info("the network runs other ops than it was read with")
         except mx.base.MXNetError as error:
-            if method == "in place":
-                raise InputError("the network cannot be run unplanned: %s"
-                                 % first_line(error)) from error
             logger.info("the network cannot be run unplanned: %s", first_line(error))
-    if method != "in place":
-        networks = [captured, *(found.captured for found in swapped)]
-        for number, network in enumerate(networks):
-            left_s = max(1.0, time_limit - (time.perf_counter() - started_s))
-            measure_alone(network.graph, network.attributes, ctx, times, fallback, left_s,
-                          repeats, _part_of(tell, number, len(networks)))
+    networks = [captured, *(found.captured for found in swapped)]
+    for number, network in enumerate(networks):
+        left_s = max(1.0, time_limit - (time.perf_counter() - started_s))
+        measure_alone(network.graph, network.attributes, ctx, times, fallback, left_s,
+                      repeats, _part_of(tell, number, len(networks)))
     save_profile(result, path)
     return result
 
@@ -165,11 +154,4 @@ def _fits(captured: Captured, ctx: Any) -> bool:
     if ctx.device_type == "gpu":
         free, _ = mxnet().context.gpu_memory_info(ctx.device_id)
         return bool(needed < free)
-    try:
-        with open("/proc/meminfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("MemAvailable"):
-                    return needed < int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return False
+    return needed < machine.available_bytes()

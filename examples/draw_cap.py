@@ -1,17 +1,17 @@
 """The memory of one training step under a cap: without a plan above it, with the plan below.
 
-Needs matplotlib (the extra ``plot``).
+Needs matplotlib (the extra ``plot``). ``memory_cap.py`` draws it.
 """
 from __future__ import annotations
 
 from typing import Any, List
 
-from ...memory.timeline import Timeline
-from ...plans.plan import Plan
-from ..facts import Facts
-from ..formatting import Units
-from .figures import axis_unit, new_figure, save_figure
-from .timeline import common_steps
+from memonger.memory.timeline import Timeline
+from memonger.plans.plan import Plan
+from memonger.report.charts.figures import axis_unit, new_figure, save_figure
+from memonger.report.charts.timeline import common_steps
+from memonger.report.facts import Facts
+from memonger.report.formatting import Units
 
 UNPLANNED, PLANNED, CAP = "#636363", "#08519c", "#b30000"
 
