@@ -9,8 +9,7 @@ Work is counted, not timed (:mod:`memonger.solve.effort`), and a row waits for w
 the other core. So the same input gives the same plan on every machine. What a time limit above the
 usual one buys are rounds behind all other rows, none of which depends on the limit: a longer
 search begins as a shorter one does, and never ends with a dearer plan or a lower bound. Without
-HiGHS only the native search is left, with the knapsack bound. ``python -m benchmarks ablation``
-leaves out each row in turn.
+HiGHS only the native search is left. ``python -m benchmarks ablation`` leaves out each row in turn.
 """
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from memonger.solve import Options, solve
 from memonger.solve.board import Board
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs
-from memonger.solve.mip.bounds import knapsack_bound, overhead_bound
+from memonger.solve.mip.bounds import overhead_bound
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.least_bytes import minimum_peak_bound
 from memonger.solve.mip.live_bytes import needed_live
@@ -85,7 +85,6 @@ def check(seed: int, solve_programs: bool = False, split: bool = False,
         assert plan_storage(graph, schedule, "arena").pool_bytes >= peak
         assert needed_live(reduced).max(initial=0) <= peak
         assert together <= peak + 1e-6
-        assert knapsack_bound(reduced, peak).extra_s <= extra_s + 1e-6
         if not peak:
             continue
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
@@ -179,7 +178,6 @@ def check_arenas(seed: int) -> int:
         pool = planned.pool_bytes
         arenas += bool(planned.offset_of)
         assert needed_live(reduced).max(initial=0) <= pool
-        assert knapsack_bound(reduced, pool).extra_s <= extra_s + 1e-6
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
         linear = build(reduced, measured, pool or 1)
         point = point_of(linear, schedule)
@@ -332,17 +330,6 @@ def test_a_larger_budget_never_costs_more(seed: int) -> None:
         except InfeasibleBudget:
             costs.append(float("inf"))
     assert costs == sorted(costs, reverse=True)
-
-
-def test_rounding_does_not_make_a_budget_impossible() -> None:
-    # Seed 2505: a tenth of a value must go; what was left of the excess was 1e-12 bytes.
-    tensors = (Tensor("a", 18176, 0), Tensor("b", 51200, 1), Tensor("g", 4, 2))
-    ops = (Op.of("f0", "Op", (), (0,), time_s=1.0),
-           Op.of("f1", "Op", (), (1,), not_recomputable_because="random"),
-           Op.of("b0", "Op", (0,), (2,), True, not_recomputable_because="backward"))
-    for missing in range(1, 18176, 7):
-        found = knapsack_bound(reduce_graph(Graph(tensors, ops, ())), 51200 + 18176 - missing)
-        assert found.extra_s <= 1.0
 
 
 def test_infeasible_programs_are_proven_so() -> None:

@@ -8,8 +8,8 @@ pools, take more than that, so bounds of theirs are lower than they could be.
 Method: the program of :mod:`memonger.solve.mip.formulation` over a few constrained ops, chosen
 where the unplanned step or the last solution is worst. Few windows give the best bounds (see
 there), so a handful of tiny linear programs is solved and the largest bound is kept. Searches raise
-it further by 0/1 programs (:mod:`memonger.solve.refining`). Without HiGHS a knapsack bound
-takes its place.
+it further by 0/1 programs (:mod:`memonger.solve.refining`). Without HiGHS all that is known is what
+variants save at most.
 """
 from __future__ import annotations
 
@@ -41,51 +41,10 @@ class Bound(NamedTuple):
 
     #: Extra time of the step, in the graph's units; ``inf`` when no plan can fit.
     extra_s: float
-    #: "linear", "integer", "knapsack" or "none", with the number of constrained ops.
+    #: "linear", "integer" or "none", with the number of constrained ops.
     how: str
     #: The constrained ops that gave it.
     constrained: Tuple[int, ...] = ()
-
-
-def knapsack_bound(reduced: Reduced, budget_bytes: float) -> Bound:
-    """Bound without a solver: the cheapest bytes that must go at the worst op.
-
-    At one op, every byte above the budget belongs to values that were made before, are read
-    later, and so must be made again. A fractional knapsack over them is a lower bound.
-    O(n log n) time.
-    """
-    live = unplanned_live(reduced, certain=True)
-    if not len(live):
-        return Bound(0.0, "none")
-    worst = int(np.argmax(live))
-    excess = float(live[worst]) - budget_bytes
-    if excess <= 0 or reduced.variants:
-        return Bound(0.0, "knapsack", (worst,))
-    size_of: Dict[int, float] = {}
-    for group, size in enumerate(reduced.size_bytes):
-        reads = [op for op, _ in reduced.readers[group]]
-        if reduced.frozen_group[group] or reduced.scattered_group[group] \
-                or reduced.birth[group] >= worst or worst in reads \
-                or max(reads, default=-1) < worst:
-            continue
-        if max([r for r in reads if r < reduced.first_backward], default=-1) > worst:
-            continue
-        cheapest = min((reduced.implementations[op][number].time_s
-                        if reduced.graph.ops[op].stream == COMPUTE else 0.0, op)
-                       for op, number in reduced.makers[group])
-        size_of[cheapest[1]] = size_of.get(cheapest[1], 0.0) + float(size)
-    times = {op: reduced.graph.ops[op].time_s if reduced.graph.ops[op].stream == COMPUTE else 0.0
-             for op in size_of}
-    spent = 0.0
-    for op in sorted(size_of, key=lambda o: (times[o] / max(size_of[o], 1e-300), o)):
-        if excess <= size_of[op]:
-            spent += excess / max(size_of[op], 1e-300) * times[op]
-            excess = 0.0
-            break
-        spent += times[op]
-        excess -= size_of[op]
-    extra_s = max(0.0, spent - waiting_s(reduced.graph))
-    return Bound(float("inf") if excess > 0 else extra_s, "knapsack", (worst,))
 
 
 def free_bound(graph: Graph, variants: str) -> float:
@@ -152,9 +111,7 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         return Bound(float("inf"), "operands of one op", (int(needed_live(reduced).argmax()),))
     if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants:
         return Bound(0.0, "unplanned")
-    best = knapsack_bound(reduced, pool_budget_bytes)
-    if reduced.variants:
-        best = Bound(_most_saved(reduced.graph, reduced.variants), "none")
+    best = Bound(_most_saved(reduced.graph, reduced.variants), "none")
     if not highs.available():
         return best
     for number, constrained in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):

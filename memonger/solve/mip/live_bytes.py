@@ -8,18 +8,16 @@ import numpy as np
 from .problem import Reduced
 
 
-def unplanned_live(reduced: Reduced, certain: bool = False) -> np.ndarray:
-    """(ops,) float64: live bytes when everything is kept; ``certain``: a lower bound of them."""
+def unplanned_live(reduced: Reduced) -> np.ndarray:
+    """(ops,) float64: live bytes when everything is kept."""
     change = np.zeros(reduced.num_ops + 1)
     ends = [max([op for op, _ in readers], default=int(birth))
             for readers, birth in zip(reduced.readers, reduced.birth)]
     for group, size in enumerate(reduced.size_bytes):
-        if certain and reduced.scattered_group[group]:
-            continue
         change[reduced.birth[group]] += size
         change[ends[group] + 1] -= size
     live = reduced.profile_bytes + np.cumsum(change)[:-1]
-    for reuse in () if certain else reduced.inplace_reuses:
+    for reuse in reduced.inplace_reuses:
         live[reuse.op] += reuse.unsaved_bytes(
             saved for group, saved in reuse.sources if ends[group] <= reuse.op)
     return live
