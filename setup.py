@@ -4,7 +4,7 @@ The two libraries under ``plugins/`` are no Python extension modules: they are l
 ctypes and do not know Python, so one wheel ``py3-none-<platform>`` serves every Python.
 ``plugins/build.py`` compiles them. The plugin for MXNet is compiled against MXNet's headers: where
 no MXNet is installed the package carries its sources alone, and memonger builds it when it is first
-needed (``memonger/mx/plugin/build.py``). The metadata is in pyproject.toml.
+needed (``memonger/util/plugin_build.py``). The metadata is in pyproject.toml.
 """
 from __future__ import annotations
 

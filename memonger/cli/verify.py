@@ -3,16 +3,14 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Dict
+from typing import Any, Dict
 
 from ..mx.calls import calls as api
 from ..plans.plan import Plan
+from ..plans.verification import Verification
 from . import torch_model
 from .arguments import add_context, add_shapes, context, count, load_network, load_symbol
 from .command import EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
-
-if TYPE_CHECKING:
-    from ..mx.check.verify import Verification
 
 
 class Verify(Command):

@@ -25,7 +25,7 @@ from .cached_op import cached_op_reader
 from .tracing import Trace, as_arrays, has_own_call, takes_by_name, trace
 
 if TYPE_CHECKING:
-    from ..mx.check.verify import Verification
+    from ..plans.verification import Verification
 
 
 @shows_progress
@@ -119,7 +119,7 @@ def verify(block: Any, *inputs_or_shapes: Any, steps: int = 2, seed: int = 0,
 
     Returns
     -------
-    memonger.mx.check.verify.Verification
+    memonger.plans.verification.Verification
         As of :func:`memonger.verify`.
 
     Raises

@@ -7,9 +7,10 @@ from ..plans.plan_file import save_plan
 from . import explain as explanation
 from .diagram.render import diagram
 from .html import fragment, write_html
-from .text import summary
+from .text import summary, verification_table
 
-__all__ = ["diagram", "explain", "fragment", "save_plan", "summary", "write_html"]
+__all__ = ["diagram", "explain", "fragment", "save_plan", "summary", "verification_table",
+           "write_html"]
 
 
 def explain(plan: Plan, op: str) -> str:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from typing import Any, List, Mapping, Optional, Tuple
+from typing import List, Mapping, Optional, Tuple
 
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
 from ..plans.plan import Plan, Status
+from ..plans.verification import Verification
 from ..util.units import format_bytes
 from .facts import Facts
 from .formatting import (
@@ -238,8 +239,8 @@ def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] =
     return "\n".join(lines)
 
 
-def verification_table(verification: Any) -> str:
-    """What ``memonger.verify`` found: a :class:`memonger.mx.check.verify.Verification`.
+def verification_table(verification: Verification) -> str:
+    """What ``memonger.verify`` found: a :class:`memonger.plans.verification.Verification`.
 
     The verdict comes first, then the evidence.
     """
@@ -261,7 +262,7 @@ def verification_table(verification: Any) -> str:
                       *_judge_words(verification), *_control_words(verification)])
 
 
-def _control_words(verification: Any) -> List[str]:
+def _control_words(verification: Verification) -> List[str]:
     """How far stock MXNet is from itself, where that was asked for."""
     if not verification.control:
         return []
@@ -274,7 +275,7 @@ def _control_words(verification: Any) -> List[str]:
                    *max((d.max_rel, d.tensor) for d in differing)))]
 
 
-def _judge_words(verification: Any) -> List[str]:
+def _judge_words(verification: Verification) -> List[str]:
     """How it was judged where differences are above the tolerance."""
     words = {"float64": ["error: from the original in float64; allowed: five times what rounding "
                          "does to the original"],
@@ -292,7 +293,7 @@ def _judge_words(verification: Any) -> List[str]:
     return words
 
 
-def _verdict(verification: Any) -> str:
+def _verdict(verification: Verification) -> str:
     if not verification.ok:
         return "NOT the same network, do not train with this plan: %s" % (
             "it has another precision" if verification.lost_casts

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from memonger.mx.plugin import build as plugin_build
+from memonger.util import plugin_build
 from memonger.util.errors import PluginMissing
 
 #: Stands for plugins/build.py, which tests/native/test_build.py tests.
@@ -97,7 +97,7 @@ def test_what_belongs_to_another_user_is_not_loaded(package):
 
 def builds(count):
     """Processes that each ask for the plugin and print where it is."""
-    code = "from memonger.mx.plugin.build import build_plugin; print(build_plugin('lib.so'))"
+    code = "from memonger.util.plugin_build import build_plugin; print(build_plugin('lib.so'))"
     return [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE,
                              stderr=subprocess.DEVNULL, universal_newlines=True)
             for _ in range(count)]

@@ -13,9 +13,9 @@ from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Implementation
 from memonger.memory.storage import plan_storage
-from memonger.mx.check.verify import Difference, Verification
 from memonger.plans.frontier import frontier, knee
 from memonger.plans.plan import UNIT_TIMES, Plan, Status
+from memonger.plans.verification import Difference, Verification
 from memonger.report import formatting as words
 from memonger.report import text
 from memonger.report.charts.frontier import frontier_table

@@ -14,8 +14,8 @@ from .binding import Shapes
 from .inputs import check_symbol, gather_shapes, refuse_module
 
 if TYPE_CHECKING:
+    from ...plans.verification import Verification
     from ..check.measure import Measurement
-    from ..check.verify import Verification
 
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
@@ -49,7 +49,7 @@ def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
 
     Returns
     -------
-    memonger.mx.check.verify.Verification
+    memonger.plans.verification.Verification
         True in a condition when both agree; ``identical`` when bit for bit; ``check()`` raises
         VerificationError unless they agree.
 

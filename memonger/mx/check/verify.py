@@ -2,12 +2,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from ...util.errors import BindError, InputError, VerificationError
+from ...plans.verification import TOLERANCE, Difference, Verification
+from ...util.errors import BindError, InputError
 from ..capture.binding import Arguments, GradReq, infer_arguments
 from ..plugin.environment import logger
 from .control import results_with
@@ -22,8 +23,6 @@ from .training_run import (
     without_index_gradients,
 )
 
-#: Relative difference allowed where bits may differ (MKLDNN sums in another order).
-TOLERANCE = 1e-5
 #: The error of the planned training may be this multiple of the rounding error of the original.
 FACTOR = 5.0
 #: Largest number of differently rounded runs of the original that estimate its rounding error.
@@ -39,93 +38,6 @@ LAST_BITS = 4
 NOISE, NOISE_IN_DOUBLE = 1e-6, 1e-12
 #: Outputs this far apart in float64 come from another training: random ops draw other numbers.
 ANOTHER = 0.1
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One tensor of one step."""
-
-    step: int
-    #: "output softmax_output", "gradient fc1_weight", "aux bn0_moving_mean".
-    tensor: str
-    identical: bool
-    max_abs: float
-    #: ``max_abs`` divided by the original's largest absolute value.
-    max_rel: float
-    #: How far the planned training is off: from the original, or from the judge where there is one.
-    error: float
-    #: The largest ``error`` that passes.
-    allowed: float
-
-    @property
-    def ok(self) -> bool:
-        """Rounding explains the difference."""
-        return self.identical or self.error <= self.allowed
-
-
-@dataclass(frozen=True)
-class Verification:
-    """All tensors of all steps; true in a condition when planned and original agree."""
-
-    differences: Tuple[Difference, ...]
-    steps: int
-    tolerance: float = TOLERANCE
-    #: What ``error`` is measured from where the tolerance did not suffice and both agree in
-    #: float64: "float64", or "rounding" for the original itself where float64 cannot be had.
-    judge: str = ""
-    #: The same comparison with both networks in float64; empty where not needed or impossible.
-    in_double: Tuple[Difference, ...] = ()
-    #: Casts of mixed precision that the original has and the planned network has not, by kind.
-    lost_casts: Mapping[str, int] = field(default_factory=dict)
-    #: The original against itself with another number of threads; empty unless asked for.
-    control: Tuple[Difference, ...] = ()
-    #: The two numbers of threads.
-    control_threads: Tuple[int, ...] = ()
-
-    @property
-    def identical(self) -> bool:
-        """Every bit of every tensor is equal."""
-        return all(d.identical for d in self.differences)
-
-    @property
-    def worst(self) -> Difference:
-        """The largest relative difference."""
-        return max(self.differences, key=lambda d: (not d.identical, d.max_rel))
-
-    @property
-    def ok(self) -> bool:
-        """Rounding explains every difference, and no cast is lost."""
-        return self.wrong is None and not self.lost_casts
-
-    @property
-    def wrong(self) -> Optional[Difference]:
-        """The first tensor that differs by more than rounding explains."""
-        return next((d for d in self.differences + self.in_double if not d.ok), None)
-
-    def __bool__(self) -> bool:
-        return self.ok
-
-    def check(self) -> "Verification":
-        """Raise VerificationError unless ``ok``; names the first tensor that differs."""
-        advice = "Do not train with this plan; please report it with the symbol file"
-        d = self.wrong or self.worst
-        if self.lost_casts:
-            raise VerificationError("the planned network lacks %s of the original. %s" % (
-                " and ".join("%d %s" % (count, kind)
-                             for kind, count in sorted(self.lost_casts.items())), advice),
-                d.tensor, d.max_abs, d.max_rel)
-        if not self.ok:
-            raise VerificationError(
-                "step %d: %s differs by %.3g (%.3g of its largest value), more than rounding "
-                "explains; %d of %d tensors differ. %s" % (
-                    d.step, d.tensor, d.max_abs, d.max_rel, sum(
-                        not x.identical for x in self.differences), len(self.differences), advice),
-                d.tensor, d.max_abs, d.max_rel)
-        return self
-
-    def __str__(self) -> str:
-        from ...report.text import verification_table
-        return verification_table(self)
 
 
 def verify(planned: Any, original: Any, shapes: Mapping[str, Sequence[int]], steps: int = 2,

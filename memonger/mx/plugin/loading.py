@@ -29,7 +29,7 @@ from ...util.native_libraries import (
     folder,
     library_path,
 )
-from .build import build_plugin
+from ...util.plugin_build import build_plugin
 
 _INTERFACE = 4
 _COMPILER = "GCC: (GNU) 4.8.5"

@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from ...util.errors import PluginMissing
-from ...util.files import cache_folder
-from ...util.native_libraries import folder
-from ...util.ownership import who_else_writes
+from .errors import PluginMissing
+from .files import cache_folder
+from .native_libraries import folder
+from .ownership import who_else_writes
 
 #: Of what is compiled, beside the library until that is linked.
 _OBJECTS = "objects"
