@@ -7,10 +7,11 @@ from ..plans.plan_file import save_plan
 from . import explain as explanation
 from .diagram.render import diagram
 from .html import fragment, write_html
+from .measured import measurement_table
 from .text import summary, verification_table
 
-__all__ = ["diagram", "explain", "fragment", "save_plan", "summary", "verification_table",
-           "write_html"]
+__all__ = ["diagram", "explain", "fragment", "measurement_table", "save_plan", "summary",
+           "verification_table", "write_html"]
 
 
 def explain(plan: Plan, op: str) -> str:

@@ -14,8 +14,8 @@ from .binding import Shapes
 from .inputs import check_symbol, gather_shapes, refuse_module
 
 if TYPE_CHECKING:
+    from ...plans.measurement import Measurement
     from ...plans.verification import Verification
-    from ..check.measure import Measurement
 
 
 def verify(planned: Any, original: Any = None, steps: int = 2, ctx: Any = None,
@@ -98,7 +98,7 @@ def measure(symbol: Any, ctx: Any = None, steps: int = 5, original: Any = None,
 
     Returns
     -------
-    memonger.mx.check.measure.Measurement
+    memonger.plans.measurement.Measurement
         ``allocated_bytes``, ``step_s``, ``overhead``, and the ``original``'s beside them.
 
     Raises
