@@ -14,11 +14,11 @@ import numpy as np
 
 from ...util.errors import InputError, MemongerError
 from ...util.processes import answer, ask_module
-from ..capture.binding import checked_shape, first_line
+from ..capture.binding import first_line
 from ..plugin.environment import mxnet
 from ..rewrite.load import is_numpy, of_kind
 from ..symbol.common_subexpressions import to_json
-from .training_run import Results, Training, Types, Values
+from .training_run import Results, Training, Types, Values, how_to_bind
 
 #: Files in the folder that both processes share.
 _START, _FOUND = "start.npz", "found.npz"
@@ -46,12 +46,9 @@ def results_with(symbol: Any, training: Training, start: Values,
     with tempfile.TemporaryDirectory(prefix="memonger") as folder:
         names = sorted(start)
         np.savez(os.path.join(folder, _START), *[start[name] for name in names])
-        grad_req = training.grad_req
         request = {
+            **how_to_bind(training.shapes, types, training.grad_req),
             "folder": folder, "names": names, "symbol": to_json(symbol), "numpy": is_numpy(symbol),
-            "shapes": {name: checked_shape(name, shape) for name, shape in training.shapes.items()},
-            "types": {name: np.dtype(dtype).name for name, dtype in (types or {}).items()},
-            "grad_req": dict(grad_req) if isinstance(grad_req, Mapping) else grad_req,
             "steps": training.steps, "seed": training.seed, "rate": training.learning_rate}
         try:
             steps = ask_module(__name__, request, {

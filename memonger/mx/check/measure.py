@@ -10,13 +10,12 @@ import statistics
 from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence
 
-import numpy as np
-
 from ...plans.measurement import Measurement
 from ...util.errors import MemongerError
 from ...util.processes import ask_module
-from ..capture.binding import GradReq, checked_shape, infer_arguments
+from ..capture.binding import GradReq, infer_arguments
 from ..symbol.common_subexpressions import to_json
+from .training_run import how_to_bind
 
 
 def measure(symbol: Any, shapes: Mapping[str, Sequence[int]], ctx: Any = None, steps: int = 5,
@@ -47,9 +46,7 @@ def _request(shapes: Mapping[str, Sequence[int]], ctx: Any = None,
              type_dict: Optional[Mapping[str, Any]] = None,
              grad_req: GradReq = "write") -> Dict[str, Any]:
     """How the measured process binds, fit for JSON."""
-    return {"shapes": {name: checked_shape(name, shape) for name, shape in shapes.items()},
-            "types": {name: np.dtype(dtype).name for name, dtype in (type_dict or {}).items()},
-            "grad_req": dict(grad_req) if isinstance(grad_req, Mapping) else grad_req,
+    return {**how_to_bind(shapes, type_dict, grad_req),
             "device": [ctx.device_type, ctx.device_id] if ctx is not None else ["cpu", 0]}
 
 

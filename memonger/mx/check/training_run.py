@@ -12,6 +12,7 @@ from ...util.errors import BindError, InputError
 from ..capture.binding import (
     Arguments,
     GradReq,
+    checked_shape,
     first_line,
     infer_arguments,
     sparse_gradients,
@@ -97,6 +98,14 @@ def without_index_gradients(symbol: Any, grad_req: GradReq) -> GradReq:
         return grad_req
     indices = index_inputs(symbol)
     return {name: "null" if name in indices else grad_req for name in symbol.list_arguments()}
+
+
+def how_to_bind(shapes: Mapping[str, Sequence[int]], types: Types,
+                grad_req: GradReq) -> Dict[str, Any]:
+    """How another process binds a network, fit for JSON."""
+    return {"shapes": {name: checked_shape(name, shape) for name, shape in shapes.items()},
+            "types": {name: np.dtype(dtype).name for name, dtype in (types or {}).items()},
+            "grad_req": dict(grad_req) if isinstance(grad_req, Mapping) else grad_req}
 
 
 class TrainingRun:

@@ -51,10 +51,6 @@ def _true(text: str) -> bool:
     return text.lower() in ("true", "1")
 
 
-def _is_relu(attributes: Attributes) -> bool:
-    return attributes.get("act_type", "relu") == "relu"
-
-
 def _only_activation(kind: str) -> Callable[[Sequence[Attributes]], str]:
     def refusal(chain: Sequence[Attributes]) -> str:
         # The default of LeakyReLU; Activation has none, and relu has no type.
@@ -64,12 +60,9 @@ def _only_activation(kind: str) -> Callable[[Sequence[Attributes]], str]:
 
 
 def _leaky(chain: Sequence[Attributes]) -> str:
-    act_type = chain[-1].get("act_type", "leaky")
-    if act_type != "leaky":
-        return "the activation is %s, not leaky" % act_type
-    if float(chain[-1].get("slope", 0.25)) < 0:
-        return "a negative slope makes the output's sign useless"
-    return ""
+    negative = float(chain[-1].get("slope", 0.25)) < 0
+    return _only_activation("leaky")(chain) or (
+        "a negative slope makes the output's sign useless" if negative else "")
 
 
 def _dropout(chain: Sequence[Attributes]) -> str:
@@ -89,22 +82,19 @@ def _average_pooling(chain: Sequence[Attributes]) -> str:
     return "" if kind in ("avg", "sum") else "the gradient of %s pooling reads its input" % kind
 
 
-def _batch_norm(chain: Sequence[Attributes]) -> str:
-    if _true(chain[0].get("output_mean_var", "False")):
-        return "mean and variance are outputs of this op"
-    if "min_calib_range" in chain[0] or "max_calib_range" in chain[0]:
-        return "the op is calibrated for quantization"
-    return ""
-
-
 def _layer_norm(chain: Sequence[Attributes]) -> str:
-    if _true(chain[0].get("output_mean_var", "False")):
-        return "mean and variance are outputs of this op"
-    return ""
+    shown = _true(chain[0].get("output_mean_var", "False"))
+    return "mean and variance are outputs of this op" if shown else ""
+
+
+def _batch_norm(chain: Sequence[Attributes]) -> str:
+    calibrated = "min_calib_range" in chain[0] or "max_calib_range" in chain[0]
+    return _layer_norm(chain) or ("the op is calibrated for quantization" if calibrated else "")
 
 
 def _batch_norm_relu(chain: Sequence[Attributes]) -> str:
-    return _batch_norm(chain) or ("" if _is_relu(chain[1]) else "the activation is not relu")
+    is_relu = chain[1].get("act_type", "relu") == "relu"
+    return _batch_norm(chain) or ("" if is_relu else "the activation is not relu")
 
 
 def _batch_norm_relu_convolution(chain: Sequence[Attributes]) -> str:
@@ -115,12 +105,10 @@ def _batch_norm_relu_convolution(chain: Sequence[Attributes]) -> str:
 
 
 def _batch_norm_and_leaky(chain: Sequence[Attributes]) -> str:
-    act_type = chain[1].get("act_type", "leaky")
-    if act_type != "leaky":
-        return "the activation is %s, not leaky" % act_type
-    if float(chain[1].get("slope", 0.25)) <= 0:
-        return "without a positive slope the activation cannot be inverted"
-    return _batch_norm(chain)
+    flat = float(chain[1].get("slope", 0.25)) <= 0
+    return _only_activation("leaky")(chain) or (
+        "without a positive slope the activation cannot be inverted" if flat
+        else _batch_norm(chain))
 
 
 def _relu(attributes: Attributes) -> Dict[str, str]:
