@@ -47,10 +47,6 @@ class CostModel(Protocol):
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
         """Times of all ops; ``attributes`` has one mapping for each op."""
 
-    def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
-               outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
-        """Time of one op that need not be in a graph, such as a variant."""
-
 
 def wanted_outputs(graph: Graph, index: int) -> Tuple[bool, ...]:
     """Which outputs of an op are read or are outputs of the graph; others are not computed."""
@@ -227,12 +223,6 @@ class Profile:
     @property
     def source(self) -> str:
         return "profile: %s" % self.device
-
-    def time_s(self, kind: str, attributes: Mapping[str, str], inputs: Sequence[TensorType],
-               outputs: Sequence[TensorType], wanted: Optional[Sequence[bool]] = None) -> float:
-        known = self.times_s.get(signature(kind, attributes, inputs, outputs, wanted))
-        return known if known is not None else self.fallback.time_s(
-            kind, attributes, inputs, outputs, wanted)
 
     def op_times(self, graph: Graph, attributes: Attributes = ()) -> OpTimes:
         analytic = self.fallback.op_times(graph, attributes).times_s
