@@ -28,7 +28,7 @@ def graph_of(network):
     from memonger.mx.calls.opening import open_network
     from memonger.zoo import nets
     net = nets.build(network, 4, **NETWORKS[network][0])
-    return open_network(net.symbol, Binding(net.shapes), "reference").with_variants(True).graph
+    return open_network(net.symbol, Binding(net.shapes), "reference").offering("exact").graph
 
 
 @pytest.mark.parametrize("network", sorted(NETWORKS))

@@ -43,7 +43,7 @@ def check(seed: int) -> None:
             stock_bind(symbol, shapes, types, requests)
         return
     exact = draw.random() < 0.5
-    graph = opened.with_variants(exact_only=exact).graph
+    graph = opened.offering("exact" if exact else "all").graph
     for planned in check_prediction(symbol, opened, graph, draw, (0.5, 1.0)):
         if exact and requests != "null":
             assert memonger.verify(planned, symbol, shapes=shapes, type_dict=types,

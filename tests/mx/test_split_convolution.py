@@ -39,7 +39,7 @@ def opened(net, grad_req="write"):
 
 def split_everywhere(net, grad_req="write", again=()):
     network = opened(net, grad_req)
-    graph = network.with_variants(exact_only=True).graph
+    graph = network.offering("exact").graph
     return network, plan_with(graph, named(graph, "split_convolution"),
                               [graph.op_index[name] for name in again])
 
@@ -117,7 +117,7 @@ def test_convolutions_with_frozen_weights_stay_whole():
     request = {name: "null" if name.startswith("conv1") else "write"
                for name in net.symbol.list_arguments()}
     for grad_req, offers in (("write", 2), (request, 0)):
-        graph = opened(net, grad_req).with_variants(exact_only=True).graph
+        graph = opened(net, grad_req).offering("exact").graph
         assert len(named(graph, "split_convolution")) == offers
 
 

@@ -36,7 +36,7 @@ def network():
 
 def gains(costs):
     """For each kind of variant the least of its times by those of the ops that it stands for."""
-    graph = open_network(network(), Binding(SHAPES), costs).with_variants(exact_only=False).graph
+    graph = open_network(network(), Binding(SHAPES), costs).offering("all").graph
     shares = {}
     for variant in graph.variants:
         own_s = sum(graph.ops[op].implementations[choice].time_s for op, choice in variant.choices)

@@ -80,7 +80,7 @@ def test_variants_swapped_in_together_are_those_swapped_in_kind_by_kind(monkeypa
 
     def graph_with_variants():
         opened = open_network(net.symbol, Binding(net.shapes), "reference")
-        return opened.with_variants(exact_only=False).graph
+        return opened.offering("all").graph
 
     together = graph_with_variants()
     monkeypatch.setattr(variant_graph, "swapped_together", by_kind)
@@ -152,7 +152,7 @@ def random_plan(graph, draw, share, storage):
 
 def check_known(net, opened, exact, draw, shares):
     """:func:`check_prediction` for a network that has variants."""
-    graph = opened.with_variants(exact_only=exact).graph
+    graph = opened.offering("exact" if exact else "all").graph
     assert graph.variants and opened.storage == "arena"
     check_prediction(net.symbol, opened, graph, draw, shares)
 
@@ -178,7 +178,7 @@ def check_prediction(symbol, opened, graph, draw, shares):
 @pytest.mark.parametrize("name", ["resnet18", "squeezenet1_0", "attention_small"])
 def test_exact_variants_give_the_same_gradients(name):
     net, opened = session(name)
-    graph = opened.with_variants(exact_only=True).graph
+    graph = opened.offering("exact").graph
     plan = plan_with(graph, choose(graph, random.Random(1), 1.0), storage=Options().storage)
     result = memonger.verify(apply_plan_to(net.symbol, plan), net.symbol, shapes=net.shapes)
     assert result.identical
@@ -189,7 +189,7 @@ def test_the_clip_of_an_input_whose_gradient_is_added_to():
     symbol = mx.sym.sum(mx.sym.clip(mx.sym.var("data"), a_min=0, a_max=1, name="clip"))
     shapes = {"data": (2, 8)}
     opened = open_network(symbol, Binding(shapes, grad_req="add"), "reference")
-    graph = opened.with_variants(exact_only=True).graph
+    graph = opened.offering("exact").graph
     planned = apply_plan_to(symbol, plan_with(graph, named(graph, "mask_clip")))
     assert "mask_clip" in planned.tojson()
     assert memonger.verify(planned, symbol, shapes=shapes, grad_req="add").identical
@@ -232,7 +232,7 @@ def test_ops_that_mxnet_merges_are_swapped_together():
              for i in range(3)]
     symbol, shapes = mx.sym.add_n(*heads), {"data": (2, 3, 9, 9)}
     opened = open_network(symbol, Binding(shapes), "reference")
-    graph = opened.with_variants(exact_only=True).graph
+    graph = opened.offering("exact").graph
     assert [op.kind for op in graph.ops].count("Activation") == 1
     chosen = named(graph, "mask_relu")
     assert len(chosen) == 1
@@ -255,7 +255,7 @@ def test_ops_behind_two_that_mxnet_does_not_merge():
     joined = [mx.sym.Concat(bent[i], parts[i][1], name="concat%d" % i) for i in range(2)]
     symbol, shapes = mx.sym.add_n(*joined, *[mx.sym.Concat(b, b) for b in bent]), {"data": (2, 8)}
     opened = open_network(symbol, Binding(shapes), "reference")
-    graph = opened.with_variants(exact_only=True).graph
+    graph = opened.offering("exact").graph
     assert {"tanh0", "tanh1", "concat0", "concat1"} < set(graph.op_index)
     assert "tanh2" not in graph.op_index
     for chosen in [(), *((i,) for i in range(len(graph.variants)))]:

@@ -112,7 +112,7 @@ def test_random_requests_and_variants(seeds):
         requests = {n: "null" if n in fixed else "write" for n in symbol.list_arguments()}
         opened = open_network(symbol, Binding(shapes, {}, requests), "reference",
                               cached_op_reader(shapes, {}))
-        graph = opened.with_variants(exact_only=True).graph
+        graph = opened.offering("exact").graph
         _, plan = random_plan(graph, draw, draw.choice((0.0, 0.5, 1.0)), opened.storage)
         planned = apply_plan_to(symbol, plan)
         bound = opened.runner.read(planned)
@@ -131,7 +131,7 @@ def test_gradients_of_a_split_convolution_stay_in_their_order(frozen):
     requests = {n: "null" if n in frozen else "write" for n in net.list_arguments()}
     opened = open_network(net, Binding(shapes, {}, requests), "reference",
                           cached_op_reader(shapes, {}))
-    graph = opened.with_variants(exact_only=True).graph
+    graph = opened.offering("exact").graph
     chosen = named(graph, "split_convolution")
     assert len(chosen) == (not frozen)
     if frozen:
