@@ -105,7 +105,7 @@ class Graph:
 
     @cached_property
     def derived(self) -> Dict[Hashable, Any]:
-        """Results that follow from the graph alone: whoever computes them keeps them here."""
+        """What each :class:`memonger.graph.cache.Cache` keeps of this graph."""
         return {}
 
     @cached_property

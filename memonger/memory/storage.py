@@ -24,6 +24,7 @@ import ctypes
 from dataclasses import dataclass, replace
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
+from ..graph.cache import Cache
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..util.native_libraries import array, core
@@ -31,8 +32,6 @@ from .liveness import Block, Blocks, Program, build_program
 
 #: The storage models, in the order of ``Kind`` in ``plugins/core/memory/storage.h``.
 STORAGES = ("arena", "best", "stock", "live")
-#: How many pools a graph remembers, those asked for last: a solver asks for one several times.
-_REMEMBERED = 16
 
 
 @dataclass(frozen=True)
@@ -86,18 +85,16 @@ class Pool(NamedTuple):
     placed: int
 
 
+#: Pools by storage model and schedule: a solver asks for one several times.
+_POOLS: Cache[Pool] = Cache(most=16)
+
+
 def pool_of(graph: Graph, schedule: Schedule, model: str = "best") -> Pool:
     """The pool of :func:`plan_storage`, remembered with the graph."""
-    remembered: Dict[Tuple[str, Schedule], Pool] = graph.derived.setdefault("pools", {})
-    key = (model, schedule)
-    pool = remembered.pop(key, None)
-    if pool is None:
+    def compute() -> Pool:
         storage = plan_storage(graph, schedule, model)
-        pool = Pool(storage.pool_bytes, storage.placed)
-        while len(remembered) >= _REMEMBERED:
-            del remembered[next(iter(remembered))]
-    remembered[key] = pool
-    return pool
+        return Pool(storage.pool_bytes, storage.placed)
+    return _POOLS.of(graph, (model, schedule), compute)
 
 
 def pool_bytes(graph: Graph, schedule: Schedule, model: str = "best") -> int:

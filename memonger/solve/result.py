@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from ..graph.cache import Cache
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage, pool_bytes
@@ -16,6 +17,8 @@ from .options import Options
 
 #: Categories of ``Plan.fixed_bytes`` that depend on the schedule.
 BY_SCHEDULE = ("workspace", "objects")
+#: Bytes of the pool that keeps everything, by storage model.
+_UNPLANNED_BYTES: Cache[int] = Cache()
 
 
 @paused()
@@ -64,10 +67,8 @@ def unplanned(graph: Graph) -> Schedule:
 
 def unplanned_pool_bytes(graph: Graph, storage: str) -> int:
     """The pool of the schedule that keeps everything."""
-    key = ("unplanned pool", storage)
-    if key not in graph.derived:
-        graph.derived[key] = pool_bytes(graph, unplanned(graph), storage)
-    return graph.derived[key]
+    return _UNPLANNED_BYTES.of(
+        graph, storage, lambda: pool_bytes(graph, unplanned(graph), storage))
 
 
 def as_asked(graph: Graph, options: Options) -> Schedule:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Dict, FrozenSet, Mapping, Optional
 
+from ...graph.cache import Cache
 from ...graph.schedule import expand
 from ...graph.types import Graph
 from ...memory import arena
@@ -26,6 +27,10 @@ from .runner import Form, Runner
 logger = logging.getLogger("memonger")
 #: Categories that only stock MXNet has, or counts otherwise.
 _OF_STOCK = ("never_written", "objects", "layout_copies")
+
+
+#: Graphs that offer variants, by whether they must be exact: the plans of a sweep share them.
+_OFFERING: Cache[Graph] = Cache()
 
 
 @dataclass(frozen=True)
@@ -84,11 +89,8 @@ class BoundNetwork:
         if variants == "none":
             return self
         exact_only = variants == "exact"
-        # The plans of a sweep share the graph, and with it what is derived from it.
-        derived, key = self.graph.derived, ("with variants", exact_only)
-        if key not in derived:
-            derived[key] = self._graph_with_variants(exact_only)
-        return replace(self, graph=derived[key])
+        return replace(self, graph=_OFFERING.of(
+            self.graph, exact_only, lambda: self._graph_with_variants(exact_only)))
 
     @paused()
     def _graph_with_variants(self, exact_only: bool) -> Graph:

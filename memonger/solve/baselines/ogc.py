@@ -20,6 +20,7 @@ from typing import List, Optional, Tuple
 
 import numpy as np
 
+from ...graph.cache import Cache
 from ...graph.schedule import expand
 from ...graph.types import Graph
 from ...plans.plan import Plan
@@ -30,6 +31,8 @@ from .chen import forward_ops, last_forward_use, recompute_inside
 
 #: How many sizes of the largest segment are tried.
 _SIZES = 64
+#: The best cuts of each graph.
+_CUTS: Cache[Tuple[List[int], int]] = Cache()
 #: Counted seconds of the method, for each op of the graph.
 _S_PER_OP = 3e-4
 
@@ -110,9 +113,7 @@ def counted_s(graph: Graph) -> float:
 def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """The signature of all solvers; see :func:`memonger.solve.solve`."""
     Effort(options.time_limit_s, options.account).spend(counted_s(graph))
-    if "ogc" not in graph.derived:
-        graph.derived["ogc"] = best_cuts(graph)
-    cuts, value = graph.derived["ogc"]
+    cuts, value = _CUTS.of(graph, None, lambda: best_cuts(graph))
     schedule = expand(graph, recompute_inside(graph, cuts, options))
     return build_plan(graph, schedule, "ogc", options, budget_bytes,
                       notes=("%d checkpoints, objective %d bytes" % (len(cuts), value),))

@@ -29,6 +29,7 @@ from typing import (
     Tuple,
 )
 
+from ...graph.cache import Cache
 from ...graph.schedule import Schedule, expand
 from ...graph.types import Graph
 from ...memory.storage import pool_bytes
@@ -141,6 +142,10 @@ class Trial(NamedTuple):
     recomputed: Tuple[int, ...]
 
 
+#: Trials by the ops that they recompute, for each storage and set of pins.
+_TRIALS: Cache[Dict[Tuple[int, ...], Trial]] = Cache()
+
+
 def search(graph: Graph, options: Options) -> Iterator[Tuple[Trial, float]]:
     """Search thresholds for the smallest pool: each trial, with the share of the work done by then.
 
@@ -157,8 +162,7 @@ def search(graph: Graph, options: Options) -> Iterator[Tuple[Trial, float]]:
     hinted = any(op.mirror_stage for op in graph.ops)
     families: List[Optional[FrozenSet[int]]] = [None] if hinted else [cut_points(graph), None]
     # Near thresholds often choose the same ops.
-    by_choice: Dict[Tuple[int, ...], Trial] = graph.derived.setdefault(
-        ("sublinear", options.storage, options.keep, options.recompute), {})
+    by_choice = _TRIALS.of(graph, (options.storage, options.keep, options.recompute), dict)
     effort = Effort(options.time_limit_s, options.account)
     for number, candidates in enumerate(families):
         for trial, share in _search_family(graph, options, candidates, by_choice, effort):

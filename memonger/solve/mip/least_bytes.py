@@ -8,6 +8,7 @@ from typing import NamedTuple, Optional
 
 import numpy as np
 
+from ...graph.cache import Cache
 from ...graph.types import Graph
 from ..effort import Effort
 from . import highs
@@ -39,6 +40,10 @@ class PeakBound(NamedTuple):
     how: str
     #: The op during which they are alive.
     op: int
+
+
+#: By variants and the ops that may run again.
+_PEAKS: Cache[PeakBound] = Cache()
 
 
 def pool_limit_bytes(graph: Graph, limit_bytes: int, variants: str) -> int:
@@ -90,9 +95,11 @@ def minimum_peak_bound(reduced: Reduced, most_groups: Optional[int] = None,
 
 def _of_operands(reduced: Reduced) -> PeakBound:
     """What bringing the operands of one op together takes, the same for every budget."""
-    key = ("operand bytes", reduced.variants, reduced.again.tobytes())
-    if key in reduced.graph.derived:
-        return reduced.graph.derived[key]
+    return _PEAKS.of(reduced.graph, (reduced.variants, reduced.again.tobytes()),
+                     lambda: _brought_together(reduced))
+
+
+def _brought_together(reduced: Reduced) -> PeakBound:
     needed = needed_live(reduced)
     where = int(np.argmax(needed))
     best = PeakBound(int(np.ceil(needed[where] - 1e-6)), "operands of one op", where)
@@ -101,5 +108,4 @@ def _of_operands(reduced: Reduced) -> PeakBound:
         proven = search.least_bytes(op, _OPERAND_STATES)
         if proven > best.bytes:
             best = PeakBound(int(np.ceil(proven - 1e-6)), "operands brought together", op)
-    reduced.graph.derived[key] = best
     return best
