@@ -22,7 +22,7 @@ from ..plans.plan import Plan, Progress, Status
 from .candidate import Candidate, Poll
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort
-from .mip.bounds import Bound, overhead_bound
+from .mip.bounds import LowerBound, overhead_bound
 from .mip.least_bytes import least_outside_pool_bytes, minimum_peak_bound, pool_limit_bytes
 from .mip.problem import Reduced, reduce_graph
 from .options import Options
@@ -48,7 +48,7 @@ class Board:
     smallest: Optional[Candidate] = None
     #: The smallest plan that does not depend on the budget; see :mod:`memonger.solve.fallbacks`.
     least: Optional[Candidate] = None
-    bound: Bound = Bound(0.0, "none")
+    bound: LowerBound = LowerBound(0.0, "none")
     interrupted: bool = False
 
     @classmethod
@@ -190,10 +190,10 @@ class Board:
         self.bound = overhead_bound(self.graph, self.live_budget_bytes, reduced=self.reduced,
                                     effort=self.effort.part(1 / 3), rounds=rounds)
         if self.smallest_peak_bytes > self.live_budget_bytes:
-            self.bound = Bound(float("inf"), "smallest peak")
+            self.bound = LowerBound(float("inf"), "smallest peak")
 
     def raise_bound(self, extra_s: float, how: str, constrained: Sequence[int]) -> None:
         """Keep a bound of the reduced graph where it says more."""
         if extra_s > self.bound.extra_s:
-            self.bound = Bound(extra_s, how, tuple(constrained))
+            self.bound = LowerBound(extra_s, how, tuple(constrained))
             logger.debug("bound: at least %.3g more time (%s)", extra_s, how)

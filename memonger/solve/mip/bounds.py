@@ -36,7 +36,7 @@ _SPAN_BUILDING = 0.15
 _SPAN_LEAST_S = 1.5e-4
 
 
-class Bound(NamedTuple):
+class LowerBound(NamedTuple):
     """A lower bound and how it was found."""
 
     #: Extra time of the step, in the graph's units; ``inf`` when no plan can fit.
@@ -78,7 +78,7 @@ def _most_saved(graph: Graph, variants: Sequence[int]) -> float:
 
 def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none",
                    keep: Sequence[int] = (), effort: Optional[Effort] = None,
-                   reduced: Optional[Reduced] = None, rounds: int = 8) -> Bound:
+                   reduced: Optional[Reduced] = None, rounds: int = 8) -> LowerBound:
     """Smallest extra time that any plan of the class can have.
 
     Parameters
@@ -99,19 +99,19 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
 
     Returns
     -------
-    Bound
+    LowerBound
         Extra seconds over the unplanned step (negative only where variants save time).
     """
     effort = effort or Effort(1.0)
     if reduced is None:
         reduced = reduce_graph(graph, variants, keep)
     if not reduced.num_ops:
-        return Bound(0.0, "none")
+        return LowerBound(0.0, "none")
     if needed_live(reduced).max() > pool_budget_bytes:
-        return Bound(float("inf"), "operands of one op", (int(needed_live(reduced).argmax()),))
+        return LowerBound(float("inf"), "operands of one op", (int(needed_live(reduced).argmax()),))
     if unplanned_live(reduced).max() <= pool_budget_bytes and not reduced.variants:
-        return Bound(0.0, "unplanned")
-    best = Bound(_most_saved(reduced.graph, reduced.variants), "none")
+        return LowerBound(0.0, "unplanned")
+    best = LowerBound(_most_saved(reduced.graph, reduced.variants), "none")
     if not highs.available():
         return best
     for number, constrained in enumerate(_candidates(reduced, pool_budget_bytes, rounds)):
@@ -120,14 +120,14 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
         program = build(reduced, constrained, pool_budget_bytes)
         solution = highs.solve_linear(program, effort)
         if solution.bound > best.extra_s:
-            best = Bound(solution.bound, "linear, %d constrained" % len(constrained),
-                         tuple(constrained))
+            best = LowerBound(solution.bound, "linear, %d constrained" % len(constrained),
+                              tuple(constrained))
         if best.extra_s == float("inf"):
             break
     return best
 
 
-def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bound:
+def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> LowerBound:
     """One linear program over many windows, with rows over spans of them.
 
     Windows alone lose what a rerun serves in several of them (:mod:`memonger.solve.mip.spans`), so
@@ -137,18 +137,18 @@ def span_bound(reduced: Reduced, pool_budget_bytes: float, effort: Effort) -> Bo
     groups = len(reduced.size_bytes)
     pieces = next((pieces for most, pieces in _SPAN_PIECES if groups <= most), 0)
     if not highs.available() or not groups or not pieces:
-        return Bound(float("-inf"), "none")
+        return LowerBound(float("-inf"), "none")
     if _SPAN_LEAST_S * groups * pieces > effort.left_s / 2:
-        return Bound(float("-inf"), "none")
+        return LowerBound(float("-inf"), "none")
     constrained = constrained_in_pieces(reduced, pieces)
     program = build(reduced, constrained, pool_budget_bytes, spans=spans_of(reduced, constrained))
     needed_s, left_s = highs.linear_s(program), effort.left_s
     effort.spend(_SPAN_BUILDING * needed_s)
     if needed_s > left_s / 2:
-        return Bound(float("-inf"), "none")
+        return LowerBound(float("-inf"), "none")
     solution = highs.solve_linear(program, effort)
-    return Bound(solution.bound, "linear, %d constrained, spans" % len(constrained),
-                 tuple(constrained))
+    return LowerBound(solution.bound, "linear, %d constrained, spans" % len(constrained),
+                      tuple(constrained))
 
 
 def constrained_in_pieces(reduced: Reduced, pieces: int) -> List[int]:
