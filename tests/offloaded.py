@@ -93,7 +93,7 @@ def offloading(graph: Graph, chosen: Sequence[Move], seconds_per_byte: float,
         host, back, gate = len(tensors), len(tensors) + 1, len(tensors) + 2
         like = graph.tensors[value]
         tensors.append(replace(like, name="host:" + name, producer=slot[number, "store"],
-                               size_bytes=0, shape=(0,), pooled=False, category="activation"))
+                               space="host", category="activation"))
         tensors.append(replace(like, name="back:" + name, producer=slot[number, "fetch"],
                                category="activation"))
         parts = [(slot[number, "store"], Implementation((value,), (host,), time_s=copy_s)),
@@ -127,7 +127,7 @@ def chain_of_two_streams() -> Graph:
     a is read by b and a'. Its copies take a second each: the store runs beside c, the fetch is
     issued before b' and runs beside it.
     """
-    tensors = [Tensor("x", 8, -1, "input", False)]
+    tensors = [Tensor("x", 8, -1, "input", "outside")]
     ops = []
     for index, name in enumerate("abcd"):
         tensors.append(Tensor(name, 8, index))

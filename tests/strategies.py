@@ -57,7 +57,8 @@ class _Maker:
         size_bytes = DTYPES[dtype]
         for extent in shape:
             size_bytes *= extent
-        self.tensors.append(Tensor(name, size_bytes, producer, category, pooled, shape, dtype))
+        self.tensors.append(Tensor(name, size_bytes, producer, category,
+                                   "device" if pooled else "outside", shape, dtype))
         return len(self.tensors) - 1
 
     def some(self, items, most):
@@ -122,7 +123,7 @@ def training_graph(rng: random.Random, num_forward: int = 8, dtypes: bool = True
     results = [make.ops[-1].outputs[0]] + make.some(values[1:-1], 1)
     for tensor in results:
         make.tensors[tensor] = replace(make.tensors[tensor], category="output",
-                                       pooled=pools == "executor")
+                                       space="device" if pools == "executor" else "outside")
     gradients = _backward(make, num_forward, results, sources + params)
     held = make.some([t for op in make.ops[:num_forward] for t in op.outputs],
                      3) if unasked and pools == "cached_op" else []
@@ -184,7 +185,7 @@ def _backward(make: _Maker, num_forward: int, results, leaves) -> List[int]:
             gradient = total(leaf, -1)
             if make.tensors[gradient].producer >= 0 and gradient not in gradients:
                 make.tensors[gradient] = replace(make.tensors[gradient], category="gradient",
-                                                 pooled=False)
+                                                 space="outside")
                 gradients.append(gradient)
     return gradients
 

@@ -37,8 +37,8 @@ class _Net:
 
     def tensor(self, name: str, size_bytes: int, producer: int, pooled: bool = True) -> int:
         category = "activation" if pooled else "gradient" if producer >= 0 else "input"
-        self.tensors.append(Tensor(name, size_bytes, producer, category, pooled,
-                                   (size_bytes // 4,)))
+        self.tensors.append(Tensor(name, size_bytes, producer, category,
+                                   "device" if pooled else "outside", (size_bytes // 4,)))
         return len(self.tensors) - 1
 
     def add(self, kind: str, inputs: List[int], size_bytes: int, time_s: float, reads: str,
@@ -140,3 +140,23 @@ def attention(steps: int) -> Graph:
             frugal = Implementation(op.inputs[:1] + op.inputs[2:], op.outputs, time_s=op.time_s)
             offers.append(Offer("output", op.forward_op, ((number, frugal),)))
     return offering(graph, offers)
+
+
+def transformer(blocks: int) -> Graph:
+    """Blocks of attention and two dense layers; most time lies in the products of matrices."""
+    net = _Net()
+    value = net.add("embed", [net.tensor("data", 4096, -1, False)], 4 * MB, 1e-5, "i")
+    for _ in range(blocks):
+        shortcut, value = value, net.add("norm", [value], 4 * MB, 4e-5, "i")
+        query = net.add("dense", [value], 4 * MB, 3e-4, "i")
+        scores = net.add("scores", [query, value], 8 * MB, 2e-4, "i")
+        scores = net.add("softmax", [scores], 8 * MB, 8e-5, "o", inplace=True)
+        value = net.add("dense", [scores], 4 * MB, 3e-4, "i")
+        shortcut = value = net.add("plus", [value, shortcut], 4 * MB, 4e-5, "", inplace=True)
+        value = net.add("norm", [value], 4 * MB, 4e-5, "i")
+        value = net.add("dense", [value], 16 * MB, 1.2e-3, "i")
+        value = net.add("gelu", [value], 16 * MB, 2e-4, "i")
+        value = net.add("dense", [value], 4 * MB, 1.2e-3, "i")
+        value = net.add("plus", [value, shortcut], 4 * MB, 4e-5, "", inplace=True)
+    net.add("loss", [value], MB, 1e-4, "o")
+    return net.graph("transformer%d" % blocks)

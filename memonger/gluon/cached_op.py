@@ -68,9 +68,9 @@ def as_cached_op(graph: Graph, every: Optional[Graph] = None) -> Graph:
 
     held = set(graph.outputs)
     tensors = tuple(
-        replace(t, producer=-1, category="head_gradient", pooled=False) if i in replaced else
+        replace(t, producer=-1, category="head_gradient", space="outside") if i in replaced else
         replace(t, producer=number.get(t.producer, -1),
-                pooled=t.pooled and i not in held)
+                space="outside" if i in held else t.space)
         for i, t in enumerate(graph.tensors))
     ops = tuple(renumbered(op) for i, op in enumerate(graph.ops) if i not in dropped)
     return replace(graph, tensors=tensors, ops=ops, outputs=graph.outputs + tuple(sorted(stays)),

@@ -12,7 +12,8 @@ SCHEMA = 3
 def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """What ``Graph.to_dict`` made with an earlier schema, as it makes it now.
 
-    Schema 2: an op has the fields of its first implementation and names the others "alternatives".
+    Schema 2: an op has the fields of its first implementation and names the others "alternatives";
+    a tensor is "pooled" or not.
 
     Raises ValueError if the schema is newer.
     """
@@ -20,7 +21,16 @@ def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
     if schema not in (2, SCHEMA):
         raise ValueError("it has schema %r, and this memonger reads schemas 2 to %d"
                          % (schema, SCHEMA))
-    return data if schema == SCHEMA else {**data, "ops": [_op(op) for op in data["ops"]]}
+    if schema == SCHEMA:
+        return data
+    return {**data, "ops": [_op(op) for op in data["ops"]],
+            "tensors": [_tensor(tensor) for tensor in data["tensors"]]}
+
+
+def _tensor(tensor: Mapping[str, Any]) -> Dict[str, Any]:
+    rest = dict(tensor)
+    pooled = rest.pop("pooled", True)
+    return {**rest, "space": "device" if pooled else "outside"}
 
 
 def _op(op: Mapping[str, Any]) -> Dict[str, Any]:

@@ -13,6 +13,10 @@ DTYPES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "bool": 1,
           "float8_e8m0fnu": 1}
 
 
+#: What :attr:`Tensor.space` can be.
+SPACES = ("device", "outside", "host")
+
+
 @dataclass(frozen=True)
 class Tensor:
     """One value: an output of an op, or something that exists before the step."""
@@ -24,15 +28,21 @@ class Tensor:
     #: "activation", "output" (of the network); of memory that the planner does not own
     #: "parameter", "input", "aux", "gradient" or "head_gradient".
     category: str = "activation"
-    #: False where the memory is the caller's: parameters, inputs, aux states, the arrays that
-    #: receive the parameters' gradients. Only pooled tensors count in the pool, and what further
-    #: runs of an op make of the others.
-    pooled: bool = True
+    #: Whose memory it takes. "device": the pool's. "outside": the caller's on the device, as of
+    #: parameters, inputs, aux states, the arrays that receive the parameters' gradients; what
+    #: further runs of an op make of them lies in the pool. "host": the host's, and no byte of the
+    #: device.
+    space: str = "device"
     shape: Tuple[int, ...] = ()
     dtype: str = "float32"
     #: The tensor whose memory this one lies in, a view of any shape and dtype; -1: its own. A view
     #: has that tensor's ``size_bytes``, and its op renames an input that lies there, too.
     storage_of: int = -1
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it counts in the pool."""
+        return self.space == "device"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ..util.type_checks import check_types
 from ..util.units import format_bytes, format_plain
 from .clock import COMPUTE
 from .older_files import SCHEMA, upgraded
-from .records import DTYPES, Implementation, Inplace, Op, Tensor, Variant
+from .records import DTYPES, SPACES, Implementation, Inplace, Op, Tensor, Variant
 from .streams import check_streams, unplanned_times
 
 __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", "Inplace", "Op",
@@ -112,6 +112,11 @@ class Graph:
     def output_set(self) -> FrozenSet[int]:
         """``outputs``, for questions about single tensors: there may be thousands."""
         return frozenset(self.outputs)
+
+    @cached_property
+    def host_tensors(self) -> FrozenSet[int]:
+        """Tensors in memory of the host."""
+        return frozenset(i for i, t in enumerate(self.tensors) if t.space == "host")
 
     @cached_property
     def op_index(self) -> Mapping[str, int]:
@@ -233,6 +238,8 @@ class Graph:
                     raise ValueError("an implementation of op %r names a tensor that does not "
                                      "exist" % op.name)
                 _check_run(op.name, own)
+                if self.host_tensors:
+                    self._check_host(op, own)
         for variant in self.variants:
             if variant.op not in every_op or not all(
                     index in every_op and number in range(len(self.ops[index].implementations))
@@ -245,6 +252,9 @@ class Graph:
                     record.name, record.size_bytes))
             if record.producer != -1 and record.producer not in every_op:
                 raise ValueError("no op makes tensor %r" % record.name)
+            if record.space not in SPACES:
+                raise ValueError("tensor %r lies in the unknown space %r; one of %s"
+                                 % (record.name, record.space, ", ".join(SPACES)))
             if record.dtype not in DTYPES:
                 raise ValueError("tensor %r has the unknown dtype %r" % (record.name, record.dtype))
             if record.storage_of != -1:
@@ -253,12 +263,21 @@ class Graph:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
         check_streams(self.ops, self.tensors, self.variants)
 
+    def _check_host(self, op: Op, own: Implementation) -> None:
+        """Raise ValueError where a value on the host is made twice, or shares memory."""
+        if op.recomputable and not op.is_backward and not self.host_tensors.isdisjoint(own.outputs):
+            raise ValueError("op %r makes a value on the host and may run again; say why it must "
+                             "not: copies to the host are made once" % op.name)
+        if any({own.inputs[option.input], own.outputs[option.output]} & self.host_tensors
+               for option in own.inplace):
+            raise ValueError("op %r cannot take memory of the host in place" % op.name)
+
     def _check_view(self, number: int) -> None:
         """Raise ValueError where a view does not lie in another tensor's memory."""
         view = self.tensors[number]
         owner = self.tensors[view.storage_of] if 0 <= view.storage_of < len(self.tensors) else view
-        if owner.storage_of != -1 or (owner.size_bytes, owner.pooled) != (
-                view.size_bytes, view.pooled):
+        if owner.storage_of != -1 or (owner.size_bytes, owner.space) != (
+                view.size_bytes, view.space) or view.space == "host":
             raise ValueError("tensor %r is a view of no tensor with memory of its own, and of as "
                              "many bytes" % view.name)
         if view.pooled and not any(
@@ -278,7 +297,8 @@ class Graph:
                 tuple(number_of[dep] for dep in o.control_deps))
                for o in self.ops if o.runs]
         touched = {t for o in self.ops for t in o.inputs + o.outputs}
-        tensors = [(t.name, t.size_bytes, number_of.get(t.producer, t.producer), t.pooled)
+        tensors = [(t.name, t.size_bytes, number_of.get(t.producer, t.producer),
+                    t.pooled if t.space != "host" else t.space)
                    for i, t in enumerate(self.tensors) if i in touched]
         pools = "cached_op" if self.pools == "cached_op" else "executor"  # as in older files
         parts = [ops, tensors, self.outputs, pools]

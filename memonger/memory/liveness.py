@@ -176,14 +176,15 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
 
 
 def _needs_no_memory(graph: Graph, tensor: int, clone: int, needed: bool) -> bool:
-    """Whether a value's memory is the caller's, or it is a view that nobody reads.
+    """Whether a value's memory is the caller's or the host's, or it is a view that nobody reads.
 
     The caller has the array of an output; what a second run of its op makes lies in the pool. Ops
     of another device are not recomputable, and neither run of theirs counts.
     """
     made = graph.tensors[tensor]
     again = clone > 0 and graph.ops[made.producer].recomputable
-    return not (made.pooled or again) or (not needed and made.storage_of >= 0)
+    return made.space == "host" or not (made.pooled or again) \
+        or (not needed and made.storage_of >= 0)
 
 
 def own_buffer_tensors(implementation: Union[Op, Implementation]) -> FrozenSet[int]:

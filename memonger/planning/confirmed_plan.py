@@ -125,6 +125,7 @@ def search_options(network: Network, request: PlanRequest,
         costs=network.costs, objective="memory" if request.budget is None else "time",
         max_overhead=max_overhead, fixed_bytes=outside_bytes,
         max_clones=request.max_clones, bound=request.prove, without=request.without,
+        host_budget_bytes=request.host_budget_bytes,
         given=None if request.given is None else carried_over(
             request.given.graph, request.given.schedule, graph))
 
@@ -132,6 +133,8 @@ def search_options(network: Network, request: PlanRequest,
 def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:
     """What was asked for, as a plan file holds it."""
     limits: Dict[str, Any] = {"max_clones": request.max_clones} if request.max_clones else {}
+    if request.host_budget_bytes is not None:
+        limits["host_budget_bytes"] = request.host_budget_bytes
     if request.time_limit != USUAL_TIME_LIMIT_S:
         limits["time_limit"] = request.time_limit
     return {"budget": request.budget, "method": request.method, "variants": request.variants,

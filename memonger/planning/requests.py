@@ -38,6 +38,8 @@ class PlanRequest:
     given: Optional[Plan] = field(default=None, repr=False)
     #: Sentences on the request that its plan repeats.
     notes: Tuple[str, ...] = ()
+    #: Most bytes of values on the host; None is no limit.
+    host_budget_bytes: Optional[int] = None
 
     def __post_init__(self) -> None:
         if self.budget is not None and self.overhead is not None:
@@ -47,6 +49,8 @@ class PlanRequest:
                              % (check.shown(self.method), ", ".join(methods())))
         check.text("name", self.name, "resnet50")
         check.whole_number("max_clones", self.max_clones, 0)
+        if self.host_budget_bytes is not None:
+            check.whole_number("host_budget_bytes", self.host_budget_bytes, 0)
         if self.progress is not None:
             check.function("progress", self.progress)
         check_variants(self.variants)

@@ -51,7 +51,8 @@ def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = Non
         costs=plan.costs, variants=asked.get("variants", "none"),
         keep=pins(plan.graph, asked.get("keep", ()), "keep"),
         recompute=pins(plan.graph, asked.get("recompute", ()), "recompute"),
-        max_clones=asked.get("max_clones", 0), fixed_bytes=dict(plan.fixed_bytes))
+        max_clones=asked.get("max_clones", 0),
+        host_budget_bytes=asked.get("host_budget_bytes"), fixed_bytes=dict(plan.fixed_bytes))
     outside_bytes = sum(plan.fixed_bytes.values())
     shown = numbered(progress, "budget", len(budgets))
     plans = sweep_budgets(budgets, plan.baseline_total_bytes, lambda budget: solve(

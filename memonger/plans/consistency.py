@@ -64,6 +64,10 @@ def contradictions(plan: Plan) -> List[str]:
     unplanned = plan_storage(plan.graph, expand(plan.graph, {}), _unplanned_model(plan))
     problems = [str(problem) for problem in structure(plan.graph, plan.schedule)] \
         or _pools(plan, unplanned.pool_bytes)
+    host_budget_bytes = plan.options.get("host_budget_bytes")
+    if host_budget_bytes is not None and plan.host_bytes > host_budget_bytes:
+        problems.append("values on the host take %d bytes, and were to take %d at most"
+                        % (plan.host_bytes, host_budget_bytes))
     follows = _fixed_bytes(plan, unplanned)
     unwritten = [item for item in plan.baseline_fixed_bytes.items() if item[0] == "never_written"]
     return problems + [_differs(name, stated, follows[name])

@@ -13,6 +13,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
+from ..memory.host import host_bytes
 from .above import frontend_of, views
 from .footprint import Footprint
 
@@ -145,6 +146,11 @@ class Plan:
     def baseline_total_bytes(self) -> int:
         """The same without a plan, on the framework as it comes."""
         return self.unplanned.total_bytes
+
+    @cached_property
+    def host_bytes(self) -> int:
+        """The most bytes of values on the host at a step, with the plan; in no total."""
+        return host_bytes(self.graph, self.schedule)
 
     @property
     def pool_bytes(self) -> int:

@@ -168,6 +168,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     names = [*(options.get("keep") or ()), *(options.get("recompute") or ())]
     whole = [size for shape in shapes.values() for size in shape]
     state = (options.get("optimizer_params") or {}).items()
+    whole.append(options.get("host_budget_bytes") or 0)
     if not all(type(size) is int for size in whole) or not all(
             isinstance(name, str) for name in names + [options.get("optimizer") or ""]) or not all(
             isinstance(value, (int, float, str)) for _, value in state):

@@ -49,6 +49,7 @@ from importlib import metadata
 from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 from ..graph.types import Graph
+from ..memory.host import keeps_host
 from ..memory.workspace import outside_pool_bytes
 from ..plans.consistency import confirm
 from ..plans.plan import Plan, Status
@@ -155,7 +156,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     InputError
         If an option or the method is unknown.
     """
-    from .result import build_plan, refusal, unplanned
+    from .result import build_plan, host_refusal, refusal, unplanned
     options = options or Options()
     options.check()
     solver = _find(method)
@@ -163,7 +164,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     if budget_bytes is not None and not options.recompute:
         plan = build_plan(graph, unplanned(graph), method, options, budget_bytes,
                           Status.NOT_NEEDED)
-        if _fits(plan):
+        if _fits(plan) and keeps_host(graph, plan.schedule, options.host_budget_bytes):
             # A plan could still be faster than none, with variants.
             from .mip.bounds import free_bound
             if plan.baseline_pool_bytes > budget_bytes:  # MXNet alone would not fit
@@ -174,6 +175,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     failed_before = len(account.failures)
     answer = confirm(solver(graph, budget_bytes, replace(options, account=account)), graph, method,
                      options.keep)
+    if not keeps_host(graph, answer.schedule, options.host_budget_bytes):
+        raise host_refusal(answer, options.host_budget_bytes or 0)
     notes = failure_notes(account.failures[failed_before:])
     plan = replace(answer, method=method, notes=answer.notes + notes)
     if budget_bytes is not None and not _fits(plan):

@@ -16,10 +16,11 @@ import numpy as np
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
+from ..memory.host import keeps_host
 from ..memory.storage import pool_of
 from ..memory.workspace import outside_pool_bytes
 from ..plans.plan import Plan, Progress, Status
-from .candidate import Candidate, Poll
+from .candidate import NO_BUDGET, Candidate, Poll
 from .chain.plans import ChainPlans, boundaries_of
 from .effort import Effort
 from .mip.bounds import LowerBound, overhead_bound
@@ -54,7 +55,7 @@ class Board:
     @classmethod
     def start(cls, graph: Graph, budget_bytes: int, options: Options) -> "Board":
         """An empty board for a budget of the pool, beside the unplanned workspace and objects."""
-        reduced = reduce_graph(graph, options.variants, options.keep)
+        reduced = reduce_graph(graph, options.variants, options.keep, options.host_budget_bytes)
         return cls(graph, options, budget_bytes + outside_pool_bytes(graph), reduced,
                    Effort(options.time_limit_s, options.account, len(graph.ops), options.storage),
                    Walks(graph, options))
@@ -106,8 +107,9 @@ class Board:
         pool = pool_of(self.graph, schedule, self.options.storage)
         # Also where it is remembered: the work of a call must not depend on calls before.
         self.effort.spend_on_storage(len(schedule.steps), pool.placed)
-        candidate = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s,
-                              pool.size_bytes + outside_pool_bytes(self.graph, schedule))
+        size_bytes = pool.size_bytes + outside_pool_bytes(self.graph, schedule) \
+            if keeps_host(self.graph, schedule, self.options.host_budget_bytes) else NO_BUDGET
+        candidate = Candidate(schedule, schedule.time_s(self.graph) - self.graph.time_s, size_bytes)
         if self.smallest is None or candidate.bytes < self.smallest.bytes:
             self.smallest = candidate
         if candidate.bytes <= self.limit_bytes and (

@@ -11,6 +11,10 @@ from .effort import Effort
 Poll = Callable[[Optional[float], Optional[int]], None]
 
 
+#: Bytes of a candidate that the host cannot hold: no budget is as large.
+NO_BUDGET = 2 ** 62
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A schedule with what it takes: time beyond the unplanned step, pool, workspace, objects."""

@@ -75,7 +75,7 @@ def outside_bytes(graph: Graph) -> Dict[str, int]:
     """Bytes of the tensors outside the pool, by category."""
     sizes: Dict[str, int] = {}
     for tensor in graph.tensors:
-        if not tensor.pooled:
+        if tensor.space == "outside":
             name = _OUTSIDE.get(tensor.category, tensor.category)
             sizes[name] = sizes.get(name, 0) + tensor.size_bytes
     return sizes

@@ -7,6 +7,7 @@ from typing import Callable, Iterator, Optional
 from ..graph.decisions import decisions_of
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
+from ..memory.host import keeps_host
 from ..plans.plan import Plan, Status
 from . import fewer_variants
 from .chain.plans import ChainPlans, boundaries_of
@@ -130,7 +131,8 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     best = plan
     try:
         for schedule in _other_schedules(plan, budget_bytes, options, more, most_extra_s):
-            if schedule.time_s(plan.graph) - time_s <= most_extra_s:
+            if schedule.time_s(plan.graph) - time_s <= most_extra_s \
+                    and keeps_host(plan.graph, schedule, options.host_budget_bytes):
                 candidate = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
                 if _bytes_by_schedule(candidate) < _bytes_by_schedule(best):
                     best = candidate

@@ -53,6 +53,8 @@ class Options:
     given: Optional[Schedule] = None
     #: Bytes outside the pool besides what the graph says, by category ("optimizer", ...).
     fixed_bytes: Mapping[str, int] = field(default_factory=dict)
+    #: Most bytes of tensors on the host (:mod:`memonger.memory.host`); None is no limit.
+    host_budget_bytes: Optional[int] = None
     #: Called now and then; an exception in it ends the search.
     progress: Optional[Callable[[Progress], None]] = None
     #: Prove a lower bound and attach it to the plan.
@@ -77,6 +79,8 @@ class Options:
             raise InputError("objective must be time or memory, not %r" % self.objective)
         if not self.time_limit_s > 0:
             raise InputError("time_limit must be positive, not %r" % self.time_limit_s)
+        if self.host_budget_bytes is not None and self.host_budget_bytes < 0:
+            raise InputError("the host's budget cannot be negative: %r" % self.host_budget_bytes)
         if self.max_clones < 0:
             raise InputError("max_clones must not be negative: %r" % self.max_clones)
         if not self.effort > 0:

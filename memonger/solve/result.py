@@ -6,6 +6,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from ..graph.cache import Cache
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
+from ..memory.host import host_bytes
 from ..memory.storage import plan_storage, pool_bytes
 from ..memory.workspace import objects_bytes, workspace_bytes
 from ..plans.footprint import Footprint
@@ -122,6 +123,15 @@ def refusal(best: Plan, notes: Sequence[str] = ()) -> InfeasibleBudget:
            "".join(". %s" % note for note in notes)),
         budget_bytes=total, minimum_bytes=minimum, pinned=pinned, best_plan=best,
         bound_bytes=bound)
+
+
+def host_refusal(plan: Plan, budget_bytes: int) -> InfeasibleBudget:
+    """The error for a plan whose values on the host do not fit there."""
+    taken = host_bytes(plan.graph, plan.schedule)
+    return InfeasibleBudget(
+        "no plan was found whose values on the host fit %s: the best takes %s there. Ask for at "
+        "least that much of the host, or for more memory of the device"
+        % tuple(format_distinct(budget_bytes, taken)), budget_bytes, taken, best_plan=plan)
 
 
 def _no_choice(fixed: Mapping[str, int], size: Callable[[float], str]) -> str:

@@ -187,9 +187,34 @@ void Simulator::Measure(Outcome* outcome) {
     if (live > room) overflow += static_cast<double>(live - room);
   });
   outcome->peak = peak + bytes_outside_pool();
-  outcome->overflow = overflow;
+  outcome->host_overflow = host_outputs_.empty() ? 0 : HostOverflow();
+  outcome->overflow = overflow + outcome->host_overflow;
   outcome->peak_op = peak_stage;
   work_ += num_steps_ / 4 + 20;
+}
+
+// Bytes of the host above its budget, summed over the steps that make something there. Only first
+// runs do.
+double Simulator::HostOverflow() const {
+  std::vector<std::pair<int64_t, int64_t>> changes;  // when, in bytes
+  for (const auto& made : host_outputs_) {
+    const std::vector<int>& outputs = active(made.first).outputs;
+    const auto found = std::find(outputs.begin(), outputs.end(), made.second);
+    if (found == outputs.end()) continue;
+    const size_t value = first_value_[made.first] + (found - outputs.begin());
+    changes.emplace_back(made_at_[value], problem_.host_bytes[made.second]);
+    changes.emplace_back(last_at_[value] + 1, -problem_.host_bytes[made.second]);
+  }
+  std::sort(changes.begin(), changes.end());
+  int64_t live = problem_.host_bytes_before;
+  double overflow = static_cast<double>(std::max<int64_t>(0, live - problem_.host_budget));
+  for (const auto& change : changes) {
+    live += change.second;
+    if (change.second > 0 && live > problem_.host_budget) {
+      overflow += static_cast<double>(live - problem_.host_budget);
+    }
+  }
+  return overflow;
 }
 
 void Simulator::StagePeaks(std::vector<int64_t>* peaks) const {

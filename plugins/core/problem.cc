@@ -52,11 +52,13 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
   two_pools = in.Next() != 0;
   max_clones = static_cast<int>(in.Next());
   objects_bytes_per_op = in.Next();
+  host_budget = in.Next();
   const int num_tensors = in.Count(), num_ops = in.Count(), num_variants = in.Count();
   if (!in.ok()) return false;
   std::vector<char> made(num_tensors);
   for (int t = 0; t < num_tensors; ++t) {
     const int64_t bytes = in.Next();
+    host_bytes.push_back(in.Next());
     tensor_elements.push_back(in.Next());
     tensor_dtype.push_back(static_cast<int>(in.Next()));
     tensor_item_bytes.push_back(static_cast<int>(in.Next()));
@@ -68,6 +70,7 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     tensor_is_kept.push_back(in.Next() != 0);
     tensor_has_own_buffer.push_back(in.Next() != 0);
     made[t] = in.Next() != 0;
+    if (!made[t]) host_bytes_before += host_bytes.back();
   }
   int64_t time_at = 0;
   ops.resize(num_ops);

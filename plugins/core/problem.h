@@ -53,6 +53,7 @@ struct Variant {
 struct Problem {
   std::vector<Op> ops;
   std::vector<int64_t> tensor_bytes;  // 0 for tensors outside the pool
+  std::vector<int64_t> host_bytes;    // of the host; such a tensor takes no others
   std::vector<int64_t> clone_bytes;   // of what further runs of the op make: always in the pool
   std::vector<int64_t> tensor_elements;
   std::vector<int> tensor_dtype;       // a number for each dtype
@@ -69,6 +70,8 @@ struct Problem {
   std::vector<char> pins;
   int max_clones = 0;                // 0 is no limit
   int64_t objects_bytes_per_op = 0;  // of each that runs, beside its tensors
+  int64_t host_budget = -1;          // for the tensors on the host; -1 is no limit
+  int64_t host_bytes_before = 0;     // of those that exist before the step
 
   // Reads the format that memonger/solve/search/flat_problem.py writes; false when it contradicts itself.
   bool Parse(const int64_t* data, int64_t size, const double* times, int64_t num_times);

@@ -137,6 +137,7 @@ MEMONGER_API void memonger_search_sizes(void* pointer, int64_t* sizes, double* c
   sizes[2] = handle->outcome.peak;
   sizes[3] = handle->pool;
   sizes[4] = handle->simulator->bytes_outside_pool();
+  sizes[5] = handle->outcome.host_overflow > 0;
   *cost = handle->outcome.cost;
 }
 

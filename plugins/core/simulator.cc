@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace memonger {
 
@@ -42,6 +43,15 @@ Simulator::Simulator(const Problem& problem)
   advance_.assign(gaps_.size(), -1);
   for (size_t tensor = 0; tensor < problem.tensor_bytes.size(); ++tensor) {
     if (problem.tensor_is_output[tensor]) outputs_.push_back(static_cast<int>(tensor));
+  }
+  for (int op = 0; op < n && problem.host_budget >= 0; ++op) {
+    std::set<int> made;
+    for (const Implementation& impl : problem.ops[op].implementations) {
+      for (int tensor : impl.outputs) {
+        if (problem.host_bytes[tensor]) made.insert(tensor);
+      }
+    }
+    for (int tensor : made) host_outputs_.emplace_back(op, tensor);
   }
   for (const Op& op : problem.ops) {
     workspace_ = std::max(workspace_, op.implementations[0].workspace_bytes);

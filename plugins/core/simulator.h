@@ -41,7 +41,8 @@ struct Outcome {
   bool valid = false;  // false: something was needed that must not run again, or too many steps
   double cost = 0;
   int64_t peak = 0;     // with the bytes outside the pool, at the worst step
-  double overflow = 0;  // bytes above the budget, summed over the steps
+  double overflow = 0;  // bytes above the budget, summed over the steps; with those of the host
+  double host_overflow = 0;  // the same of the host's memory alone
   int peak_op = 0;      // op of the unplanned step at or before which the worst step runs
 };
 
@@ -233,6 +234,7 @@ class Simulator {
   template <typename Visit>
   void VisitSteps(Visit visit) const;
   void Measure(Outcome* outcome);
+  double HostOverflow() const;
   // clock.cc
   int64_t EndOfLastStream();
   double EndOfLastStream(const Trace& trace) const;
@@ -272,6 +274,7 @@ class Simulator {
   StageSet dirty_;                           // to be simulated again
   int num_steps_ = 0;
   int64_t ticks_ = 0;              // of compute, no more than the step takes
+  std::vector<std::pair<int, int>> host_outputs_;  // ops and what they may make on the host
   std::vector<int64_t> free_at_;   // of each stream: when it has run what is issued
   std::vector<int64_t> ended_at_;  // of each run number
   bool relabelled_ = false;  // variants changed what runs make

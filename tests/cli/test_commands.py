@@ -32,7 +32,7 @@ def symbol_file(tmp_path):
 def small_plan() -> Plan:
     """relu runs again for its gradient."""
     graph = Graph(
-        tensors=(Tensor("data", 8, -1, "input", pooled=False), Tensor("relu", 2**20, 0),
+        tensors=(Tensor("data", 8, -1, "input", space="outside"), Tensor("relu", 2**20, 0),
                  Tensor("loss", 4, 1, "output"), Tensor("grad", 2**20, 2)),
         ops=(Op.of("relu", "relu", (0,), (1,), time_s=1e-3),
              Op.of("loss", "sum", (1,), (2,), time_s=1e-3),

@@ -26,7 +26,7 @@ def joint_graph(dtype="bfloat16"):
         return len(tensors) - 1
 
     def given(name, size_bytes, category):
-        tensors.append(Tensor(name, size_bytes, -1, category, False, dtype=dtype))
+        tensors.append(Tensor(name, size_bytes, -1, category, "outside", dtype=dtype))
         return len(tensors) - 1
 
     value, weights, layers = given("x", 64 * KIB, "input"), [], []

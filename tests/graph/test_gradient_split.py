@@ -89,14 +89,14 @@ def test_an_idle_op_that_runs_is_found():
 # ------------------------------------------------------------------------ where it is offered
 def chain(sizes):
     """Convolutions from size to size; the first one's data need no gradient."""
-    tensors = [Tensor("x", sizes[0], -1, "input", False)]
+    tensors = [Tensor("x", sizes[0], -1, "input", "outside")]
     ops = []
     for i, size in enumerate(sizes[1:]):
         tensors.append(Tensor("y%d" % i, size, i))
         ops.append(Op.of("c%d" % i, "Convolution", (i,), (i + 1,)))
     gradient = len(sizes) - 1
     for i in range(len(ops) - 1, -1, -1):
-        tensors.append(Tensor("g%d" % i, sizes[i], len(ops), pooled=True))
+        tensors.append(Tensor("g%d" % i, sizes[i], len(ops)))
         ops.append(Op.of("b%d" % i, "_backward_Convolution", (gradient, i), (len(tensors) - 1,),
                          True, i, not_recomputable_because="it is a gradient"))
         gradient = len(tensors) - 1

@@ -63,7 +63,7 @@ def test_node_link_with_ids_out_of_order_runs_by_generations():
 
 
 def test_own_json_round_trip():
-    graph = Graph((Tensor("x", 4, -1, "input", False), Tensor("y", 8, 0)),
+    graph = Graph((Tensor("x", 4, -1, "input", "outside"), Tensor("y", 8, 0)),
                   (Op.of("f", "relu", (0,), (1,), time_s=1.0),), (1,), name="own")
     assert parse_graph(json.dumps(graph.to_dict())) == graph
 

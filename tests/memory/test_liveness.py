@@ -78,7 +78,7 @@ def test_outputs_of_one_op_are_requested_largest_and_last_first():
 
 def test_external_arrays_have_no_block():
     graph = chain(1, 1, inplace=True)
-    graph = replace(graph, tensors=(graph.tensors[0], replace(graph.tensors[1], pooled=False)))
+    graph = replace(graph, tensors=(graph.tensors[0], replace(graph.tensors[1], space="outside")))
     found = plan(graph)
     assert found.blocks.block_of == (0, -1)
     assert found.pool_bytes == 4
@@ -117,7 +117,8 @@ def test_a_cached_op_keeps_what_backward_reads_and_shares_nothing():
 
 def test_a_second_run_of_an_output_lies_in_the_pool_of_a_cached_op():
     """The caller's array is written by the first run."""
-    tensors = (Tensor("y", 8, 0, "output", False, (2,)), Tensor("dx", 4, 1, "gradient", False))
+    tensors = (Tensor("y", 8, 0, "output", "outside", (2,)),
+               Tensor("dx", 4, 1, "gradient", "outside"))
     ops = (Op.of("y", "Op", (), (0,)), Op.of("dy", "Op", (0,), (1,), True, 0))
     graph = Graph(tensors, ops, (0, 1), pools="cached_op")
     again = plan_storage(graph, expand(graph, {0: {}}), "best")

@@ -16,7 +16,8 @@ MIB = 2**20
 def small_net():
     """x -> a -> b -> backward of b, then of a, which reads a: 1 MiB each."""
     def tensor(name, producer, category="activation"):
-        return Tensor(name, MIB, producer, category, producer != 3, (2**18,))
+        space = "device" if producer != 3 else "outside"
+        return Tensor(name, MIB, producer, category, space, (2**18,))
     return Graph(
         (tensor("a", 0), tensor("b", 1, "output"), tensor("gb", 2), tensor("ga", 3, "gradient")),
         (Op.of("a", "Op", (), (0,), workspace_bytes=7), Op.of("b", "Op", (0,), (1,)),

@@ -19,7 +19,7 @@ from memonger.solve.search.native import NativeSearch
 
 def step_with_views(rng: random.Random, num_forward: int = 8) -> Graph:
     """A forward pass half of whose ops make views, and a chain of gradients that reads both."""
-    tensors = [Tensor("x", 64, -1, "input", False, (16,))]
+    tensors = [Tensor("x", 64, -1, "input", "outside", (16,))]
     ops = []
 
     def add(name, inputs, view=False, backward=False, forward_op=-1, category="activation"):
@@ -28,11 +28,11 @@ def step_with_views(rng: random.Random, num_forward: int = 8) -> Graph:
         if view:
             source = tensors[inputs[0]]
             owner = source.storage_of if source.storage_of >= 0 else inputs[0]
-            tensors.append(Tensor(name, source.size_bytes, len(ops), category, source.pooled,
+            tensors.append(Tensor(name, source.size_bytes, len(ops), category, source.space,
                                   (rng.randint(1, 4),), dtype, owner))
         else:
             shape = (rng.choice((1, 4, 16, 64)),)
-            tensors.append(Tensor(name, shape[0] * DTYPES[dtype], len(ops), category, True,
+            tensors.append(Tensor(name, shape[0] * DTYPES[dtype], len(ops), category, "device",
                                   shape, dtype))
         ops.append(Op.of(name, "op", tuple(inputs), (number,), backward, forward_op,
                          inplace=(Inplace(0, 0, True),) if view else (),

@@ -50,8 +50,8 @@ def test_states_are_those_that_ops_ask_for():
 def convolutions(storage: str, resources: Tuple[int, ...] = (1,),
                  **attributes: str) -> BoundStep:
     """Two convolutions of 8 MiB in a row; the weight has 4 MiB."""
-    tensors = [Tensor("data", 8 * MIB, -1, "input", False), Tensor("w", 4 * MIB, -1, "parameter",
-                                                                   False)]
+    tensors = [Tensor("data", 8 * MIB, -1, "input", "outside"),
+               Tensor("w", 4 * MIB, -1, "parameter", "outside")]
     tensors += [Tensor("conv%d" % i, 8 * MIB, i) for i in range(3)]
     ops = [Op.of("conv%d" % i, "Convolution", ((0, 2, 3)[i], 1), (2 + i,)) for i in range(3)]
     graph = Graph(tuple(tensors), tuple(ops), (4,))
@@ -99,7 +99,8 @@ def test_each_buffer_of_a_cached_op_counts_once():
     """Whether MXNet gives one back in time for the next op is chance."""
     names = ("data", "a", "d", "out", "b", "c")
     tensors = [Tensor(name, 3 * MIB, i - 1,
-                      {"data": "input", "out": "output"}.get(name, "activation"), i not in (0, 3))
+                      {"data": "input", "out": "output"}.get(name, "activation"),
+                      "outside" if i in (0, 3) else "device")
                for i, name in enumerate(names)]
     ops = [Op.of("f0", "f", (0,), (1,)), Op.of("f1", "f", (1,), (2,)), Op.of("f2", "f", (2,), (3,)),
            Op.of("b0", "b", (3,), (4,), is_backward=True),

@@ -188,7 +188,7 @@ def test_presets():
 
 def net():
     """data -> relu -> Reshape -> relu's gradient, whose second output nobody reads."""
-    tensors = (Tensor("data", MIB, -1, "input", False, (512, 512)),
+    tensors = (Tensor("data", MIB, -1, "input", "outside", (512, 512)),
                *(Tensor("t%d" % i, MIB, p, shape=s) for i, (p, s) in enumerate((
                    (0, (512, 512)), (1, (2**18,)), (2, (512, 512)), (2, (512, 512))))))
     same = (Inplace(0, 0, True),)

@@ -317,7 +317,8 @@ def test_what_cannot_be_is_refused_with_what_is_wrong(change, message):
 @pytest.mark.parametrize("field,value", [
     ("ops", {"time_s": "1"}), ("ops", {"time_s": -1.0}), ("ops", {"control_deps": (99,)}),
     ("ops", {"device": -1}), ("ops", {"forward_op": 99}), ("ops", {"inputs": (1.5,)}),
-    ("tensors", {"shape": ("x",)}), ("tensors", {"dtype": "x"}), ("tensors", {"pooled": 1})])
+    ("tensors", {"shape": ("x",)}), ("tensors", {"dtype": "x"}), ("tensors", {"space": 1}),
+    ("tensors", {"space": "disk"})])
 def test_graphs_that_would_confuse_the_native_core_are_refused(field, value):
     graph = tiny()
     records = getattr(graph, field)

@@ -25,10 +25,11 @@ from memonger.util.errors import InputError
 def net():
     """x -> a -> b -> c, then gc, gb, ga; each backward op reads its op's output."""
     names = ("a", "b", "c", "gc", "gb", "ga")
-    tensors = (*(Tensor(n, 8, i, "output" if n == "c" else "activation", n != "ga", (2,))
+    tensors = (*(Tensor(n, 8, i, "output" if n == "c" else "activation",
+                        "outside" if n == "ga" else "device", (2,))
                  for i, n in enumerate(names)),
-               Tensor("x", 8, -1, "input", False, (2,)), Tensor("mask", 1, 0, shape=(1,),
-                                                               dtype="uint8"))
+               Tensor("x", 8, -1, "input", "outside", (2,)),
+               Tensor("mask", 1, 0, shape=(1,), dtype="uint8"))
     ops = (Op.of("a", "Op", (6,), (0,), time_s=1.0), Op.of("b", "Op", (0,), (1,), time_s=1.0),
            Op.of("c", "Op", (1,), (2,), time_s=1.0, not_recomputable_because="random"),
            Op.of("gc", "Op", (2,), (3,), True, 2, control_deps=(2,), time_s=2.0),

@@ -29,6 +29,7 @@ class Claim(str, enum.Enum):
     POOL = "the pool is not what the plan claims"
     TIME = "the time is not what the plan claims"
     BUDGET = "the total is above the budget"
+    HOST = "what lies on the host is above its budget"
 
 
 def round_up(size_bytes: int, unit: int) -> int:
@@ -39,7 +40,7 @@ def round_up(size_bytes: int, unit: int) -> int:
 def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
              storage: str = "best", pool_bytes: Optional[int] = None,
              time_s: Optional[float] = None, budget_bytes: Optional[int] = None,
-             fixed_bytes: int = 0) -> List[Problem]:
+             fixed_bytes: int = 0, host_budget_bytes: Optional[int] = None) -> List[Problem]:
     """Everything that is wrong with a plan; an empty list when it is right.
 
     Parameters
@@ -55,6 +56,8 @@ def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
         Most bytes that the pool and ``fixed_bytes`` may take together.
     fixed_bytes : int
         Bytes outside the pool.
+    host_budget_bytes : int, optional
+        Most bytes that values on the host may take together.
 
     Returns
     -------
@@ -66,7 +69,8 @@ def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
                         pool_bytes=plan.pool_bytes,
                         time_s=(1 + plan.overhead) * plan.graph.time_s,
                         budget_bytes=plan.budget_bytes,
-                        fixed_bytes=sum(plan.fixed_bytes.values()))
+                        fixed_bytes=sum(plan.fixed_bytes.values()),
+                        host_budget_bytes=host_budget_bytes)
     if schedule is None:
         raise TypeError("a schedule is needed along with a graph")
     found = structure(plan, schedule)
@@ -74,6 +78,10 @@ def validate(plan: Union[Plan, Graph], schedule: Optional[Schedule] = None, *,
         return found
     ops = chosen_ops(plan, schedule.variants)
     running = [op for op in (ops[step.op] for step in schedule.steps) if op is not None]
+    if host_budget_bytes is not None:
+        taken = liveness.host_peak(plan, schedule)
+        if taken > host_budget_bytes:
+            return [Problem(Claim.HOST, "%d bytes, allowed are %d" % (taken, host_budget_bytes))]
     return _totals(plan, schedule, running, storage, pool_bytes, time_s, budget_bytes,
                    fixed_bytes)
 

@@ -137,7 +137,8 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
             else item.size_bytes // _ITEM_BYTES[item.dtype]
 
     def in_pool(index: int, tensor: int) -> bool:
-        return graph.tensors[tensor].pooled or again[index]
+        space = graph.tensors[tensor].space
+        return space == "device" or (space == "outside" and again[index])
 
     def may_share(index: int, op: Op, source: Value, target: Value, identity: bool) -> bool:
         old, new = graph.tensors[source[1]], graph.tensors[target[1]]
@@ -235,3 +236,23 @@ def stock_pool(memory: Memory) -> int:
             free.extend((sizes[buffer_of[i]], buffer_of[i]) for i in memory.ending[step]
                         if memory.lives[i].pool == pool)
     return sum(max(memory.rounded(i) for i in lives) for lives in contents)
+
+
+def host_peak(graph: Graph, schedule: Schedule) -> int:
+    """Most bytes on the host at a step, by looking at every step for every value."""
+    ops = chosen_ops(graph, schedule.variants)
+    steps = schedule.steps
+    host = [t for t, record in enumerate(graph.tensors) if record.space == "host"]
+
+    def alive(tensor: int, made: int, now: int) -> bool:
+        if made > now or tensor not in ops[steps[made].op].outputs:
+            return False
+        return made == now or tensor in graph.outputs or any(
+            (t, source) == (tensor, made) and k not in ops[step.op].ignored_inputs
+            for step in steps[now:]
+            for k, (t, source) in enumerate(zip(ops[step.op].inputs, step.sources)))
+
+    return max((sum(graph.tensors[t].size_bytes for t in host
+                    for made in ([-1] if graph.tensors[t].producer < 0 else range(now + 1))
+                    if made < 0 or alive(t, made, now))
+                for now in range(len(steps))), default=0)

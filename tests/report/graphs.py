@@ -80,7 +80,8 @@ class Net:
         size = 4
         for side in shape:
             size *= side
-        self.tensors.append(Tensor(name, size, producer, category, pooled, tuple(shape)))
+        self.tensors.append(Tensor(name, size, producer, category,
+                                   "device" if pooled else "outside", tuple(shape)))
         return len(self.tensors) - 1
 
     # ------------------------------------------------------------------ backward

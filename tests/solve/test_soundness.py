@@ -131,7 +131,7 @@ def test_bounds_hold_with_several_streams(first: int) -> None:
 
 def test_renames_of_an_output_share_what_its_second_run_makes() -> None:
     # The output's array is the caller's; its second run's, renamed twice, lies in the pool once.
-    tensors = [Tensor("x", 100, -1, "input", False), Tensor("y", 100, 0, "output", False),
+    tensors = [Tensor("x", 100, -1, "input", "outside"), Tensor("y", 100, 0, "output", "outside"),
                Tensor("one", 100, 1), Tensor("two", 100, 2), Tensor("g", 8, 3)]
     renames = (Inplace(0, 0, True),)
     ops = [Op.of("f", "f", (0,), (1,), time_s=1.0),

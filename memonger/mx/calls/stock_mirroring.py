@@ -66,7 +66,8 @@ def forward_graph(symbol: Any, arguments: Arguments) -> Graph:
             tensors.append(Tensor("%s[%d]" % (node["name"], position),
                                   4 * int(np.prod(shape, dtype=np.int64)),
                                   len(ops) if is_op else -1,
-                                  "activation" if is_op else "parameter", is_op, shape))
+                                  "activation" if is_op else "parameter",
+                                  "device" if is_op else "outside", shape))
         if is_op:
             attributes = node.get("attrs", {})
             ops.append(Op.of(

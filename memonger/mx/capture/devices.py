@@ -48,7 +48,7 @@ def on_device(captured: Captured, name: str, storage: str) -> Captured:
     elsewhere = frozenset(t for t, context in enumerate(captured.contexts) if context != name)
     captured = replace(captured, elsewhere=elsewhere)
     graph = captured.graph
-    tensors = tuple(replace(tensor, pooled=False) if t in elsewhere else tensor
+    tensors = tuple(replace(tensor, space="outside") if t in elsewhere else tensor
                     for t, tensor in enumerate(graph.tensors))
     gone = [away(captured, op) for op in graph.ops]
     ops = tuple(replace(op, not_recomputable_because=op.not_recomputable_because

@@ -116,7 +116,8 @@ def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: 
             tensors.append(Tensor(
                 name=name, size_bytes=math.prod(shape) * item_bytes,
                 producer=op_of_node.get(index, -1), category=category,
-                pooled=entries["storage_id"][entry] >= 0, shape=shape, dtype=dtype_name))
+                space="device" if entries["storage_id"][entry] >= 0 else "outside", shape=shape,
+                dtype=dtype_name))
     ops, attributes, resources, default_layout = [], [], [], []
     names: Dict[str, int] = {}
     in_use = {node["name"] for node in nodes[:num_forward_nodes] if node["op"] != "null"}

@@ -68,7 +68,7 @@ class Segment:
     def shape(self) -> Tuple[object, ...]:
         """Equal for segments that are planned alike."""
         graph = self.graph
-        return (tuple((t.size_bytes, t.producer, t.pooled) for t in graph.tensors),
+        return (tuple((t.size_bytes, t.producer, t.space) for t in graph.tensors),
                 tuple((op.inputs, op.outputs, op.inplace, op.ignored_inputs, op.kept_outputs,
                        op.recomputable, op.time_s) for op in graph.ops),
                 tuple((v.exact, graph.implementations_of(number))
@@ -235,6 +235,6 @@ class _Cutter:
 
     def _outside(self, tensor: int) -> Tensor:
         if tensor not in self.outside:
-            self.outside[tensor] = replace(self.graph.tensors[tensor], producer=-1, pooled=False,
+            self.outside[tensor] = replace(self.graph.tensors[tensor], producer=-1, space="outside",
                                            size_bytes=0, shape=(), storage_of=-1)
         return self.outside[tensor]

@@ -33,6 +33,7 @@ from .at_hand import AtHand
 from .choices import Lives, Reruns, Variants
 from .columns import Rows
 from .frame import Frame
+from .host import add_host_rows
 from .memory import Memory
 from .problem import Reduced
 from .program import Program
@@ -83,5 +84,6 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     rerun.add_rows(rows, variant, max_reruns)
     again.add_rows(rows, live, target)
     length.add_rows(rows, rerun, variant)
+    add_host_rows(rows, variant)
     return Program(rows.cost, rows.least, rows.most, *rows.limits(), *rows.matrix(),
                    frame, live, rerun, variant, taken, again, length)

@@ -15,7 +15,7 @@ at the constrained ops, so a lower bound for the reduced problem holds for the g
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Sequence, Set, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
@@ -87,6 +87,8 @@ class Reduced:
     #: Ops whose savings in ``fixed_spans`` need a group to go (see
     #: :mod:`memonger.solve.mip.inplace_reuse`).
     inplace_reuses: List[InplaceReuse]
+    #: For all values on the host at a time; infinite without a limit.
+    host_budget_bytes: float = float("inf")
 
     @property
     def num_ops(self) -> int:
@@ -106,7 +108,8 @@ class Reduced:
                              if sign > 0 and start + 1 < stop], self.num_ops)
 
 
-def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = ()) -> Reduced:
+def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
+                 host_budget_bytes: Optional[int] = None) -> Reduced:
     """Reduce a graph.
 
     Parameters
@@ -116,6 +119,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = ())
         "none", "exact" or "all", as in ``Options``.
     keep : sequence of int
         Ops that must not run again, besides those with a ``not_recomputable_because``.
+    host_budget_bytes : int, optional
+        For values on the host; by default there is no limit.
 
     Returns
     -------
@@ -180,7 +185,8 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = ())
         np.array([r in groups.frozen for r in decided], dtype=bool),
         np.array([r in groups.scattered for r in decided], dtype=bool), again,
         fixed_spans, _alive_bytes(fixed_spans, count), first_backward,
-        inplace_reuses(saved, index_of, last_need))
+        inplace_reuses(saved, index_of, last_need),
+        float("inf") if host_budget_bytes is None else host_budget_bytes)
 
 
 def _groups(graph: Graph, implementations: Implementations, root_of: np.ndarray,

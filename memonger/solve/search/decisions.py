@@ -48,6 +48,8 @@ class SearchResult:
     feasible: bool
     #: FINISHED, TIME_LIMIT or INTERRUPTED.
     stop: int = FINISHED
+    #: It takes more of the host than ``Options.host_budget_bytes``.
+    above_host: bool = False
 
 
 def closest(graph: Graph, gaps: Sequence[Gap], allowed_variants: Sequence[int],

@@ -15,6 +15,7 @@ def flat_problem(graph: Graph, options: Options,
     """Integers and times of a problem with these variants."""
     integers: List[int] = [graph.pools == "cached_op", options.max_clones,
                            graph.objects_bytes_per_op,
+                           -1 if options.host_budget_bytes is None else options.host_budget_bytes,
                            len(graph.tensors), len(graph.ops), len(variants)]
     times: List[float] = []
     outputs = {*graph.outputs, *graph.held_for_gradients}
@@ -34,7 +35,8 @@ def flat_problem(graph: Graph, options: Options,
     for number in range(len(graph.tensors)):
         tensor = graph.tensors[graph.owner(number)]
         item_bytes = DTYPES[tensor.dtype]
-        integers += [tensor.size_bytes,
+        on_host = tensor.space == "host"
+        integers += [tensor.size_bytes * (not on_host), tensor.size_bytes * on_host,
                      number_of_elements(tensor.size_bytes, tensor.shape, item_bytes),
                      dtype_number(tensor.dtype), item_bytes, not tensor.pooled,
                      graph.owner(number) != number, number in outputs, number in kept,

@@ -171,7 +171,8 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
 
 
 def _size(schedule: SearchResult) -> int:
-    return schedule.pool_bytes + schedule.outside_pool_bytes
+    """Bytes on the device; endless for what the host cannot hold."""
+    return _ENDLESS if schedule.above_host else schedule.pool_bytes + schedule.outside_pool_bytes
 
 
 def _descend(search: _Call, warm: Optional[Decisions], stop_below: int = 0) -> SearchResult:

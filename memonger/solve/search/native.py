@@ -154,9 +154,9 @@ class NativeSearch:
         return self._result(bool(feasible.value), ended)
 
     def _result(self, feasible: bool, stop: int) -> SearchResult:
-        sizes, cost = (ctypes.c_int64 * 5)(), ctypes.c_double()
+        sizes, cost = (ctypes.c_int64 * 6)(), ctypes.c_double()
         self._library.memonger_search_sizes(self._handle, sizes, ctypes.byref(cost))
-        steps, num_sources, peak, pool, outside_pool = sizes
+        steps, num_sources, peak, pool, outside_pool, above_host = sizes
         num_gaps = self._library.memonger_search_gaps(self._handle, None)
         ops, sources = _empty(ctypes.c_int32, steps), _empty(ctypes.c_int32, num_sources)
         begin = _empty(ctypes.c_int32, steps + 1)
@@ -172,7 +172,8 @@ class NativeSearch:
                               tuple(bool(v) for v in variants[:len(self.allowed_variants)]))
         return SearchResult(
             schedule, decisions, cost.value, peak,
-            pool if pool >= 0 else peak - outside_pool, outside_pool, feasible, stop)
+            pool if pool >= 0 else peak - outside_pool, outside_pool, feasible, stop,
+            bool(above_host))
 
 
 def _empty(kind: Any, count: int) -> Any:

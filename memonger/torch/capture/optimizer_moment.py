@@ -35,7 +35,7 @@ def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
     if temporary_bytes <= 0:
         return captured
     graph = captured.graph
-    made = Tensor(STEP + ":temporary", temporary_bytes, len(graph.ops), "activation", True,
+    made = Tensor(STEP + ":temporary", temporary_bytes, len(graph.ops), "activation", "device",
                   (temporary_bytes,), "uint8")
     op = Op.of(STEP, _KIND, (), (len(graph.tensors),), True,
                not_recomputable_because="a backward op")

@@ -227,8 +227,8 @@ class _Reader:
             if word in DTYPES and whole:
                 dtype, shape = word, tuple(map(hint, value.shape))
         self.tensor_of[storage[0]] = len(self.tensors)
-        self.tensors.append(Tensor(label, size_bytes, producer, category, producer >= 0, shape,
-                                   dtype))
+        space = "device" if producer >= 0 else "outside"
+        self.tensors.append(Tensor(label, size_bytes, producer, category, space, shape, dtype))
         return len(self.tensors) - 1
 
     def _outside(self, node: fx.Node, category: str, label: str = "") -> None:

@@ -100,7 +100,7 @@ void SearchSmallest(Board* board, int64_t work_end) {
   if (target.has_whole_buffers()) target.MeasurePool();
   decisions.Load(board->options.warm);
   const Outcome begun = target.Evaluate();
-  if (begun.valid) target.KeepSmallest(begun);
+  if (begun.valid && begun.host_overflow <= 0) target.KeepSmallest(begun);
   for (int round = 0; round < 3 && target.best().known && !board->effort.OutOf(work_end); ++round) {
     decisions.Load(target.best());
     target.set_step_down(steps[round]);

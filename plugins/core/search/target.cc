@@ -38,6 +38,7 @@ Outcome Target::Evaluate(double cost_limit) {
   const double excess = pool - static_cast<double>(budget_bytes_);
   outcome.peak = static_cast<int64_t>(pool);
   outcome.overflow = excess > 0 ? excess * (0.5 + estimate.crowding / estimate.bytes) : 0;
+  outcome.overflow += outcome.host_overflow;
   return outcome;
 }
 
@@ -95,13 +96,14 @@ void Target::OfferPool(const Outcome& outcome) {
   CountExactPool();
   if (estimate > 0) slack_ += kLearning * (static_cast<double>(exact) / estimate - slack_);
   const int64_t pool = exact + simulator_->bytes_outside_pool();
-  const bool feasible = pool <= budget_bytes_;
+  const bool feasible = pool <= budget_bytes_ && written.host_overflow <= 0;
   const bool better = !best_.known || feasible || (!best_.feasible && pool < best_.pool);
   if (!better) return;
   Keep(written);
   best_.pool = pool;
   best_.feasible = feasible;
-  least_overflow_ = static_cast<double>(std::max<int64_t>(0, pool - budget_bytes_));
+  least_overflow_ = static_cast<double>(std::max<int64_t>(0, pool - budget_bytes_)) +
+                    written.host_overflow;
 }
 
 int64_t Target::ExactPool(int64_t wanted) {

@@ -1,0 +1,42 @@
+"""Memory of the host that a schedule takes: what ``Tensor.space`` "host" counts."""
+from __future__ import annotations
+
+from typing import Dict, Optional, Tuple
+
+from ..graph.in_use import effective_ops
+from ..graph.schedule import Schedule
+from ..graph.types import Graph
+
+
+def host_bytes(graph: Graph, schedule: Schedule) -> int:
+    """The most bytes of host tensors that are alive at a step.
+
+    A value lives from the step that makes it to the last one that reads it, or to the end as an
+    output of the network; a tensor that exists before the step lives all the time.
+    O(size of the schedule) time.
+    """
+    if not graph.host_tensors:
+        return 0
+    tensors, ops = graph.tensors, effective_ops(graph, schedule.variants)
+    last: Dict[Tuple[int, int], int] = {}
+    for index, step in enumerate(schedule.steps):
+        op = ops[step.op]
+        last.update({(index, t): len(schedule.steps) if t in graph.output_set else index
+                     for t in op.outputs if t in graph.host_tensors})
+        for position, (tensor, source) in enumerate(zip(op.inputs, step.sources)):
+            if (source, tensor) in last and position not in op.ignored_inputs:
+                last[source, tensor] = max(last[source, tensor], index)
+    change = [0] * (len(schedule.steps) + 2)
+    for (made, tensor), end in last.items():
+        change[made] += tensors[tensor].size_bytes
+        change[end + 1] -= tensors[tensor].size_bytes
+    live = peak = sum(tensors[t].size_bytes for t in graph.host_tensors if tensors[t].producer < 0)
+    for bytes_more in change:
+        live += bytes_more
+        peak = max(peak, live)
+    return peak
+
+
+def keeps_host(graph: Graph, schedule: Schedule, budget_bytes: Optional[int]) -> bool:
+    """Whether a schedule takes no more of the host than a budget; None is no limit."""
+    return budget_bytes is None or host_bytes(graph, schedule) <= budget_bytes
