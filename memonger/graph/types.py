@@ -20,6 +20,7 @@ from ..util.type_checks import check_types
 from ..util.units import format_bytes, format_plain
 from .clock import COMPUTE
 from .older_files import SCHEMA, upgraded
+from .phases import Phase, phases_of
 from .records import DTYPES, SPACES, Implementation, Inplace, Op, Tensor, Variant
 from .streams import check_streams, unplanned_times
 
@@ -64,8 +65,18 @@ class Graph:
 
     # ------------------------------------------------------------------ derived facts
     @cached_property
+    def phases(self) -> Tuple[Phase, ...]:
+        """Forward and backward passes, in the order of their execution."""
+        return phases_of(self.ops)
+
+    @property
+    def first_backward(self) -> int:
+        """The first backward op; the number of ops where there is none."""
+        return next((p.first_op for p in self.phases if p.is_backward), len(self.ops))
+
+    @cached_property
     def num_forward(self) -> int:
-        """Number of forward ops."""
+        """Number of forward ops, in all phases."""
         return sum(not op.is_backward for op in self.ops)
 
     @cached_property
@@ -207,6 +218,9 @@ class Graph:
         every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
         if self.pools not in ("allocator", "live", "executor", "cached_op"):
             raise ValueError("%r pools are not known" % self.pools)
+        if self.pools == "cached_op" and len(self.phases) > 2:
+            raise ValueError("a CachedOp has one forward and one backward pass, not %s; plan the "
+                             "networks one by one" % ", ".join(p.name for p in self.phases))
         if not 0 <= self.objects_bytes_per_op < MAX_SIZE_BYTES:
             raise ValueError("an op cannot take %d bytes of objects" % self.objects_bytes_per_op)
         if not all(t in every_tensor for t in self.outputs + self.held_for_gradients):

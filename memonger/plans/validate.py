@@ -166,8 +166,6 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
     first: Dict[int, int] = {}
     clones = [i for i, step in enumerate(steps) if first.setdefault(step.op, i) != i]
     is_clone = set(clones)
-    forward = [i for i, op in enumerate(running) if not op.is_backward and i not in is_clone]
-    forward_ends = max(forward, default=-1)
     for index, (step, op) in enumerate(zip(steps, running)):
         for tensor, source in zip(op.inputs, step.sources):
             if source not in is_clone:
@@ -196,9 +194,9 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
         name = running[clone].name
         if not readers[clone]:
             problems.append(Problem(Kind.USELESS_CLONE, name, clone))
-        if clone < forward_ends:
+        if base >= 0 and not running[base].is_backward:
             problems.append(Problem(Kind.CLONE_IN_FORWARD, "%s runs before %s" % (
-                name, running[forward_ends].name), clone))
+                name, running[base].name), clone))
         elif readers[clone] and (base < 0 or clone not in wanted):
             problems.append(Problem(Kind.CLONE_EARLY, "%s is first needed by %s, not by %s" % (
                 name, running[readers[clone][0]].name,

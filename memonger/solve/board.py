@@ -103,7 +103,7 @@ class Board:
     # ------------------------------------------------------------------ plans
     def evaluate(self, schedule: Schedule) -> Candidate:
         """Count a schedule's bytes and time exactly, and keep it if it is the best so far."""
-        schedule = self.walks.as_asked(schedule, self.reduced.first_backward)
+        schedule = self.walks.as_asked(schedule)
         pool = pool_of(self.graph, schedule, self.options.storage)
         # Also where it is remembered: the work of a call must not depend on calls before.
         self.effort.spend_on_storage(len(schedule.steps), pool.placed)

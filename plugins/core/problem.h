@@ -41,7 +41,7 @@ struct Op {
   // Forward op whose state object a run continues; -1 without.
   int state_of = -1;
   int device = 0;
-  int stream = 0;  // 0 is compute; see memonger/graph/clock.py
+  int stream = 0;                               // 0 is compute; see memonger/graph/clock.py
   std::vector<Implementation> implementations;  // the first is the base graph's
 };
 
@@ -73,7 +73,8 @@ struct Problem {
   int64_t host_budget = -1;          // for the tensors on the host; -1 is no limit
   int64_t host_bytes_before = 0;     // of those that exist before the step
 
-  // Reads the format that memonger/solve/search/flat_problem.py writes; false when it contradicts itself.
+  // Reads the format that memonger/solve/search/flat_problem.py writes; false when it contradicts
+  // itself.
   bool Parse(const int64_t* data, int64_t size, const double* times, int64_t num_times);
 };
 

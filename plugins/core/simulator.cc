@@ -100,6 +100,11 @@ void Simulator::FindGaps() {
   for (int op = 0; op < n; ++op) {
     const std::vector<int>& uses = uses_[op];
     first_gap_.push_back(static_cast<int>(choices_.size()));
+    // Forward ops read what the first run made: up to the last one it is kept.
+    int last_forward = -1;
+    for (int use : uses) {
+      if (!IsBackward(use)) last_forward = use;
+    }
     for (int k = 0; k <= static_cast<int>(uses.size()); ++k) {
       Gap gap;
       gap.op = op;
@@ -107,14 +112,14 @@ void Simulator::FindGaps() {
       gap.trailing = k == static_cast<int>(uses.size());
       gap.begin = k ? uses[k - 1] : op;
       gap.end = gap.trailing ? n : uses[k];
-      const bool forward_only = gap.end < first_backward_;
+      const bool forward_only = gap.end <= last_forward;
       // In a gap between neighbours nothing can be gained but what the first one takes in place.
       const bool free = can_rerun_[op] && !forward_only && !(gap.trailing && uses.empty()) &&
                         (gap.end - gap.begin > 1 || MayTake(gap.begin, op));
       // What must not run again is kept for clones that may read it; unread, that costs nothing.
       char choice = gap.trailing && can_rerun_[op] ? kDropTransient : kKeep;
-      if (free && problem_.pins[op] == 2 && gap.begin < first_backward_ &&
-          gap.end >= first_backward_ && choice == kKeep) {
+      if (free && problem_.pins[op] == 2 && !IsBackward(gap.begin) && IsBackward(gap.end) &&
+          choice == kKeep) {
         choice = kDropThenRetain;
       }
       gap_of_slot_.push_back(free ? static_cast<int>(gaps_.size()) : -1);

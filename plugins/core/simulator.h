@@ -85,6 +85,8 @@ class Simulator {
 
   const Problem& problem() const { return problem_; }
   const std::vector<Gap>& gaps() const { return gaps_; }
+  // Whether an op, or the end of the step, lies behind the forward pass of what comes before it.
+  bool IsBackward(int op) const { return op == num_ops() || problem_.ops[op].is_backward; }
   // First backward op; the number of ops when there is none.
   int first_backward() const { return first_backward_; }
   int num_ops() const { return static_cast<int>(problem_.ops.size()); }

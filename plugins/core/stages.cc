@@ -115,7 +115,7 @@ int Simulator::AtHand(int op) {
 
 bool Simulator::MayRerun(int op) const {
   if (!can_rerun_[op] || !hot_[op].runs) return false;
-  if (stage_ < first_backward_) return false;
+  if (!problem_.ops[stage_].is_backward) return false;
   if (problem_.max_clones == 0) return true;
   int clones = 0;
   for (const Look& look : looks_[op]) clones += look.stage < stage_ && look.ran_again;

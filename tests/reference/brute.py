@@ -69,7 +69,6 @@ def _any_schedule(graph: Graph, budget_bytes: int, options: Options) -> Optional
     makes = [sum({1 << t for t in op.outputs}) for op in graph.ops]
     before = sum(1 << i for i, t in enumerate(graph.tensors) if t.producer < 0)
     lasting = sum({1 << t for t in graph.outputs}) | before
-    first_backward = min((i for i, op in enumerate(graph.ops) if op.is_backward), default=count)
     used = sum({1 << t for op in graph.ops for t in op.inputs}) | lasting
 
     def size(alive: int) -> int:
@@ -90,7 +89,7 @@ def _any_schedule(graph: Graph, budget_bytes: int, options: Options) -> Optional
                  if alive >> t & 1 and not lasting >> t & 1]
         for op in range(done + 1):
             again = op < done
-            if again and (done < first_backward or not graph.ops[op].recomputable
+            if again and (not graph.ops[done].is_backward or not graph.ops[op].recomputable
                           or op in options.keep or not makes[op] & ~alive):
                 continue
             if reads[op] & ~alive or size(alive | makes[op]) > budget_bytes:

@@ -72,8 +72,8 @@ def swapped_networks(symbol: Any, graph: Graph, read: Callable[[Any], Captured],
 
 def _neighbours(graph: Graph) -> Dict[str, Set[str]]:
     """Names of each forward op and of those that read from it or that it reads from."""
-    names: Dict[str, Set[str]] = {op.name: {op.name} for op in graph.ops[:graph.num_forward]}
-    for op in graph.ops[:graph.num_forward]:
+    names: Dict[str, Set[str]] = {op.name: {op.name} for op in graph.ops[:graph.first_backward]}
+    for op in graph.ops[:graph.first_backward]:
         for tensor in op.inputs:
             producer = graph.tensors[tensor].producer
             if producer >= 0:

@@ -66,7 +66,7 @@ def cut_points(graph: Graph) -> FrozenSet[int]:
     furthest = -1  # last forward reader of anything made so far, the op at hand excepted
     for index, op in enumerate(graph.ops):
         if op.is_backward:
-            break
+            continue
         if furthest <= index:
             points.add(index)
         furthest = max([furthest] + [last_reader[t] for t in op.outputs])

@@ -78,7 +78,8 @@ class ChainPlans:
         segments = segments_of(graph, boundaries)
         effort.spend(seconds + _CUT_S_PER_OP * sum(len(segment.ops) for segment in segments))
         tradeoffs = find_tradeoffs(segments, options, int(seconds / _S_PER_STEP))
-        return cls(graph, native, Chain(boundaries, segments, tradeoffs, graph.num_forward), effort)
+        return cls(graph, native, Chain(boundaries, segments, tradeoffs, graph.first_backward),
+                   effort)
 
     def plans(self, pool_bytes: int) -> Iterator[SearchResult]:
         """Plans for a pool, each for less live bytes than the one before, until one fits.

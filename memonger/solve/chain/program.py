@@ -124,7 +124,7 @@ def decisions_of(graph: Graph, native: NativeSearch, plan: ChainPlan) -> Decisio
 
     O(gaps) time.
     """
-    first_backward = graph.num_forward
+    first_backward = graph.first_backward
     place_of = {op: number for number, part in enumerate(plan.placed)
                 for op in part.segment.ops if op >= 0}
     stored = {number: plan.stored.get(part.segment.begin)

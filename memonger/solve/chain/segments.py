@@ -78,10 +78,12 @@ class Segment:
 def find_boundaries(graph: Graph) -> List[Boundary]:
     """Where the chain can be cut, in order; the begin of the network, and not its end.
 
+    A chain is one forward and one backward pass: a step of more phases is not cut.
+
     O(number of edges) time.
     """
-    count = graph.num_forward
-    if any(op.is_backward for op in graph.ops[:count]):
+    count = graph.first_backward
+    if len(graph.phases) > 2:
         return [Boundary(0, len(graph.ops), 0)]
     crossing, crossing_bytes = [0] * (count + 1), [0] * (count + 1)
     # All outputs of an op stay or go together.
@@ -117,7 +119,7 @@ def find_boundaries(graph: Graph) -> List[Boundary]:
 
 def _aligned(graph: Graph) -> Dict[int, int]:
     """Places in forward whose gradients part alike, with the first backward op in front of them."""
-    count, end = graph.num_forward, len(graph.ops)
+    count, end = graph.first_backward, len(graph.ops)
     last, first = [-1] * (count + 1), [end] * (count + 1)
     for number in range(count, end):
         for made, needed in _lives_in_forward(graph, number):
@@ -141,7 +143,7 @@ def _lives_in_forward(graph: Graph, number: int) -> Iterator[Tuple[int, int]]:
     last one that reads it: it belongs behind what lies before the first, and in front of what lies
     behind the last.
     """
-    op, count = graph.ops[number], graph.num_forward
+    op, count = graph.ops[number], graph.first_backward
     if 0 <= op.forward_op < count:
         yield op.forward_op, op.forward_op
         return
@@ -155,7 +157,7 @@ def _lives_in_forward(graph: Graph, number: int) -> Iterator[Tuple[int, int]]:
 def segments_of(graph: Graph, boundaries: Sequence[Boundary]) -> List[Segment]:
     """All segments that reach over a few boundaries."""
     cutter = _Cutter(graph)
-    ends = [*boundaries, Boundary(graph.num_forward, graph.num_forward, 0)]
+    ends = [*boundaries, Boundary(graph.first_backward, graph.first_backward, 0)]
     segments: List[Segment] = []
     for begin, start in enumerate(ends[:-1]):
         for end in range(begin + 1, min(begin + _MOST_UNITS, len(boundaries)) + 1):
@@ -171,7 +173,7 @@ class _Cutter:
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.num_forward = graph.num_forward
+        self.first_backward = graph.first_backward
         #: What each tensor is to a segment that does not make it.
         self.outside: Dict[int, Tensor] = {}
         self.variants_of: Dict[int, List[int]] = {}
@@ -190,7 +192,7 @@ class _Cutter:
         tensors = sorted({t for run in runs for t in run.inputs + run.outputs})
         number_of = {tensor: number for number, tensor in enumerate(tensors)}
         made_by_rest = {t for t in tensors
-                        if self.num_forward <= graph.tensors[t].producer < backward.start}
+                        if self.first_backward <= graph.tensors[t].producer < backward.start}
 
         def leaves(tensor: int) -> bool:
             return any(reader not in new for reader in graph.consumers[tensor])

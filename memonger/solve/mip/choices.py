@@ -8,7 +8,7 @@ from typing import Dict, List, Sequence, Set, Tuple
 import numpy as np
 
 from .columns import Family, Ranges, Rows
-from .frame import Frame, Placed
+from .frame import Frame, Placed, ends_of_forward
 from .targets import ALWAYS, Targets
 
 
@@ -31,7 +31,7 @@ class Lives(Ranges):
         ``forget``: ops whose values must not stay from forward to backward.
         """
         reduced, forgotten = self.frame.reduced, set(forget)
-        boundary = int(np.searchsorted(self.frame.ends_at, reduced.first_backward - 1))
+        passes = ends_of_forward(reduced.graph)
         for group in range(len(self.first)):
             for (window, op), numbers in self._needed(group).items():
                 column = self.at(group, window)
@@ -42,9 +42,10 @@ class Lives(Ranges):
                     rows.least[column] = 1.0
                 else:
                     rows.add(target.open(rows, np.array([wanted])), np.array([column]), 1.0)
-            last = self.at(group, boundary)
-            if last >= 0 and rows.least[last] == 0.0 \
-                    and not forgotten.isdisjoint(op for op, _ in reduced.makers[group]):
+            asked = [op for op, _ in reduced.makers[group] if op in forgotten]
+            behind = [end for end in passes if asked and end >= asked[0]]
+            last = self.at(group, self.frame.spot_at[behind[0]]) if behind else -1
+            if last >= 0 and rows.least[last] == 0.0:
                 rows.most[last] = 0.0
 
     def _needed(self, group: int) -> Dict[Tuple[int, int], List[int]]:

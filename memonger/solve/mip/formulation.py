@@ -51,7 +51,7 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     ----------
     reduced : Reduced
     constrained : sequence of int
-        Op ids, increasing. The last forward op is always added.
+        Op ids, increasing. The last op of each forward pass is always added.
     budget_bytes : float
         Upper limit of the live bytes. ``inf``: the budget becomes a variable, column 0, and is
         what is minimised.

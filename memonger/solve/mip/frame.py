@@ -9,6 +9,7 @@ import numpy as np
 
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule
+from ...graph.types import Graph
 from .problem import Reduced
 
 
@@ -28,10 +29,9 @@ class Frame:
 
     @classmethod
     def of(cls, reduced: Reduced, constrained: Sequence[int], budget_bytes: float) -> "Frame":
-        """Windows that end at these ops; the last forward op is always among them."""
+        """Windows that end at these ops, and at the last one of each forward pass."""
         ends = {int(k) for k in constrained}
-        if 0 < reduced.first_backward < reduced.num_ops:
-            ends.add(reduced.first_backward - 1)
+        ends.update(ends_of_forward(reduced.graph))
         ends_at = np.array(sorted(ends), dtype=np.int64)
         unit = max(float(reduced.size_bytes.max(initial=0.0)), 1.0) / 64
         if np.isfinite(budget_bytes):
@@ -53,6 +53,11 @@ class Frame:
     def spot_at(self) -> Dict[int, int]:
         """The window that each constrained op ends."""
         return {int(op): window for window, op in enumerate(self.ends_at)}
+
+
+def ends_of_forward(graph: Graph) -> List[int]:
+    """The last op of each forward pass that a backward pass follows."""
+    return [phase.first_op - 1 for phase in graph.phases if phase.is_backward and phase.first_op]
 
 
 class Placed:

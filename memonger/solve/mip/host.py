@@ -13,8 +13,8 @@ def add_host_rows(rows: Rows, variants: Variants) -> None:
     """Values that variants keep on the host fit there, whenever most are alive.
 
     A value that a variant makes lives at least to the last op that reads it in that variant. What
-    no variant makes is left out, and lives once more where other variants read it: the rows allow
-    no less than schedules do.
+    no variant makes is left out, and so are reads by other variants: every schedule that keeps the
+    host's budget keeps these rows.
     """
     reduced = variants.frame.reduced
     tensors = reduced.graph.tensors

@@ -83,6 +83,7 @@ class Reduced:
     fixed_spans: List[Tuple[int, int, int, int]]
     #: (ops,) float64: the bytes of ``fixed_spans`` alive at each op.
     profile_bytes: np.ndarray
+    #: Forward ops of later phases are planned as what reads like backward ops: bounds hold.
     first_backward: int
     #: Ops whose savings in ``fixed_spans`` need a group to go (see
     #: :mod:`memonger.solve.mip.inplace_reuse`).
@@ -134,7 +135,6 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
     count = len(graph.ops)
     again = np.array([op.recomputable and not op.is_backward and i not in pinned
                       for i, op in enumerate(graph.ops)], dtype=bool)
-    first_backward = next((i for i, op in enumerate(graph.ops) if op.is_backward), count)
 
     sizes: Dict[int, int] = {}
     weightless = added_at_once(graph, implementations)
@@ -184,7 +184,7 @@ def reduce_graph(graph: Graph, variants: str = "none", keep: Sequence[int] = (),
         [groups.makers[r] for r in decided],
         np.array([r in groups.frozen for r in decided], dtype=bool),
         np.array([r in groups.scattered for r in decided], dtype=bool), again,
-        fixed_spans, _alive_bytes(fixed_spans, count), first_backward,
+        fixed_spans, _alive_bytes(fixed_spans, count), graph.first_backward,
         inplace_reuses(saved, index_of, last_need),
         float("inf") if host_budget_bytes is None else host_budget_bytes)
 

@@ -91,7 +91,7 @@ class _Decoder:
                     graph.ops[producer].kept_outputs:
                 last = self.reads[tensor][-1] if self.reads[tensor] else producer
             self.stays.append(
-                max([last] + [r for r in self.reads[tensor] if r < reduced.first_backward]))
+                max([last] + [r for r in self.reads[tensor] if not graph.ops[r].is_backward]))
 
     def run(self) -> Optional[List[Step]]:
         for index, op in enumerate(self.graph.ops):

@@ -101,18 +101,18 @@ class Walks:
         """The decisions that gave a plan, for :meth:`warm`."""
         self._decided = candidate, decisions
 
-    def as_asked(self, schedule: Schedule, first_backward: int) -> Schedule:
+    def as_asked(self, schedule: Schedule) -> Schedule:
         """The schedule, with the values of ``options.recompute`` dropped before backward.
 
         Programs demand that at constrained ops only, other methods not at all.
         """
-        asked = set(self.options.recompute)
+        asked, ops = set(self.options.recompute), self.graph.ops
         if not asked or not self.main:
             return schedule
         decisions = self.main.decisions_of(schedule)
         choices = tuple(
-            1 if op in asked and choice == 0 and begin < first_backward <= end and not trailing
-            else choice
+            1 if op in asked and choice == 0 and not trailing
+            and not ops[begin].is_backward and ops[end].is_backward else choice
             for (op, _, begin, end, trailing), choice in zip(self.main.gaps(), decisions.choices))
         if choices == decisions.choices:
             return schedule

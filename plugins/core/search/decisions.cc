@@ -30,7 +30,7 @@ bool Decisions::Allowed(int decision, int value) const {
   if (!is_gap(decision)) return true;
   const Gap& gap = simulator_->gaps()[decision];
   if (value != kKeep || gap.trailing || simulator_->problem().pins[gap.op] != 2) return true;
-  return gap.begin >= simulator_->first_backward() || gap.end < simulator_->first_backward();
+  return simulator_->IsBackward(gap.begin) || !simulator_->IsBackward(gap.end);
 }
 
 void Decisions::Set(int decision, int value) {

@@ -63,7 +63,6 @@ Groups::Groups(const Simulator& simulator, const Decisions& decisions)
   const Problem& problem = simulator.problem();
   const std::vector<uint64_t> roles = Roles(problem);
   std::map<std::pair<uint64_t, int>, std::vector<int>> groups;
-  const int first_backward = simulator.first_backward();
   for (const Op& op : problem.ops) {
     bytes_made_.push_back(0);
     for (int tensor : op.implementations[0].outputs) {
@@ -72,9 +71,8 @@ Groups::Groups(const Simulator& simulator, const Decisions& decisions)
   }
   for (int gap = 0; gap < decisions.num_gaps(); ++gap) {
     const Gap& g = simulator.gaps()[gap];
-    const Place place = g.trailing                                            ? kTrailing
-                        : g.begin < first_backward && g.end >= first_backward ? kCrossing
-                                                                              : kInForward;
+    const bool crosses = !simulator.IsBackward(g.begin) && simulator.IsBackward(g.end);
+    const Place place = g.trailing ? kTrailing : crosses ? kCrossing : kInForward;
     groups[{roles[g.op], place}].push_back(gap);
     if (place == kTrailing) trailing_gap_[g.op] = gap;
     if (place == kCrossing) crossing_gap_[g.op] = gap;

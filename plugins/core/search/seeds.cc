@@ -30,18 +30,22 @@ void LoadCheapSeed(Board* board, double time_per_byte, int segments, double tran
   Decisions& decisions = board->decisions;
   const std::vector<double>& seconds_per_byte = board->structure.seconds_per_byte();
   const Problem& problem = board->simulator->problem();
-  const int first_backward = board->simulator->first_backward();
-  const bool has_backward = first_backward < board->simulator->num_ops();
+  const Simulator& simulator = *board->simulator;
+  const bool has_backward = simulator.first_backward() < simulator.num_ops();
+  std::vector<int> forward;
+  for (int op = 0; op < simulator.num_ops(); ++op) {
+    if (!simulator.IsBackward(op)) forward.push_back(op);
+  }
   // Segment of each op, by equal shares of the forward bytes.
   std::vector<int> segment(board->simulator->num_ops(), segments);
   if (segments > 0) {
     double whole = 0, so_far = 0;
-    for (int op = 0; op < first_backward; ++op) {
+    for (int op : forward) {
       for (int tensor : problem.ops[op].implementations[0].outputs) {
         whole += static_cast<double>(problem.tensor_bytes[tensor]);
       }
     }
-    for (int op = 0; op < first_backward; ++op) {
+    for (int op : forward) {
       for (int tensor : problem.ops[op].implementations[0].outputs) {
         so_far += static_cast<double>(problem.tensor_bytes[tensor]);
       }
@@ -53,10 +57,10 @@ void LoadCheapSeed(Board* board, double time_per_byte, int segments, double tran
   for (int decision = 0; decision < decisions.num_gaps(); ++decision) {
     const Gap& gap = board->simulator->gaps()[decision];
     const bool leads_back = has_backward
-                                ? gap.begin < first_backward && gap.end >= first_backward
+                                ? !simulator.IsBackward(gap.begin) && simulator.IsBackward(gap.end)
                                 : gap.end - gap.begin > board->simulator->num_ops() / kLongGap;
     const bool for_a_moment = seconds_per_byte[gap.op] <= transient;
-    if (for_a_moment && has_backward && gap.begin >= first_backward && !gap.trailing) {
+    if (for_a_moment && has_backward && simulator.IsBackward(gap.begin) && !gap.trailing) {
       decisions.Set(decision, kDropTransient);
     }
     if (!leads_back || seconds_per_byte[gap.op] > time_per_byte) continue;

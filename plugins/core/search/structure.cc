@@ -33,8 +33,7 @@ void Structure::FindFamilies() {
   std::map<std::tuple<double, int64_t, int, bool>, int> ids;
   for (int gap = 0; gap < decisions_.num_gaps(); ++gap) {
     const Gap& g = simulator_.gaps()[gap];
-    if (g.begin < simulator_.first_backward() && g.end >= simulator_.first_backward() &&
-        !g.trailing) {
+    if (!simulator_.IsBackward(g.begin) && simulator_.IsBackward(g.end) && !g.trailing) {
       crossing_.push_back(gap);
     }
     const Op& op = problem.ops[g.op];

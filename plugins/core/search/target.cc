@@ -102,8 +102,8 @@ void Target::OfferPool(const Outcome& outcome) {
   Keep(written);
   best_.pool = pool;
   best_.feasible = feasible;
-  least_overflow_ = static_cast<double>(std::max<int64_t>(0, pool - budget_bytes_)) +
-                    written.host_overflow;
+  least_overflow_ =
+      static_cast<double>(std::max<int64_t>(0, pool - budget_bytes_)) + written.host_overflow;
 }
 
 int64_t Target::ExactPool(int64_t wanted) {
