@@ -11,7 +11,7 @@ from memonger.mx.calls.calls import estimate, measure, plan
 from memonger.mx.calls.dmlc import search_plan
 from memonger.mx.costs.models import Profile
 from memonger.mx.plugin import loading as native
-from memonger.mx.plugin.environment import variable
+from memonger.util.environment import variable
 from memonger.util.errors import InfeasibleBudget, MemongerError
 from memonger.util.units import format_bytes, format_distinct
 from memonger.zoo import nets

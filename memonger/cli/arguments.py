@@ -7,9 +7,9 @@ import re
 from typing import Any, Dict, Sequence, Tuple, Union
 
 from ..graph.imported import looks_like_graph
-from ..mx.calls.inputs import is_symbol
 from ..mx.plugin.environment import mxnet
 from ..mx.rewrite.load import symbol_from_json
+from ..planning.graphs import is_symbol
 from ..planning.requests import share_of
 from ..plans.plan_file import FORMAT as PLAN_FORMAT
 from ..plans.plan_file import load_plan

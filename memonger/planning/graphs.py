@@ -12,9 +12,20 @@ from ..report.facts import Facts
 from ..solve.frontier import BUDGETS
 from ..solve.imported import plan_graph
 from ..util.errors import InputError
+from ..util.json_files import parse_json
 from .estimate import Estimate
 from .requests import PlanRequest, pins, share_of
 from .sweeping import sweep_requests
+
+
+def is_symbol(text: str) -> bool:
+    """Whether the text is what ``Symbol.save`` writes."""
+    if not text.lstrip().startswith("{"):
+        return False
+    try:
+        return {"nodes", "arg_nodes", "heads"} <= set(parse_json(text))
+    except InputError:
+        return False
 
 
 def graph_in(text: str, path: str) -> Graph:

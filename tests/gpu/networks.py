@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from memonger.mx.plugin.environment import variable
+from memonger.util.environment import variable
 
 #: Large enough that variants spare more than dropout's random states take.
 SHAPES = {"data": (64, 3, 32, 32), "softmax_label": (64,)}

@@ -6,11 +6,11 @@ import inspect
 import os
 from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
-from ...planning.graphs import graph_in
+from ...planning.graphs import graph_in, is_symbol
 from ...plans.plan import Plan
 from ...util import argument_checks as check
 from ...util.errors import InputError
-from ...util.json_files import parse_json, read_text
+from ...util.json_files import read_text
 from ...util.messages import listed
 from ..capture.binding import checked_shape
 from ..plugin.environment import mxnet
@@ -20,16 +20,6 @@ from .binding import Shapes
 #: What options are called elsewhere, MXNet's Module and NumPy among them.
 _SYNONYMS = {"context": "ctx", "dtype": "type_dict", "data_shapes": "shapes",
              "input_shapes": "shapes", "timeout": "time_limit", "memory": "budget"}
-
-
-def is_symbol(text: str) -> bool:
-    """Whether the text is what ``Symbol.save`` writes."""
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        return {"nodes", "arg_nodes", "heads"} <= set(parse_json(text))
-    except InputError:
-        return False
 
 
 def loaded(given: Any) -> Any:

@@ -1,35 +1,14 @@
-"""Imports MXNet, or says how to install it; sets environment variables for a while."""
+"""Imports MXNet, or says how to install it; the switches of MXNet in the environment."""
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import threading
-from typing import Any, Iterator
+from typing import Any
 
 from ...util.cuda_libraries import advice
 from ...util.errors import MemongerError
 
 logger = logging.getLogger("memonger")
-_alone = threading.RLock()
-
-
-@contextlib.contextmanager
-def variable(name: str, value: str) -> Iterator[None]:
-    """An environment variable set for a while; MXNet reads many of them at every bind.
-
-    Threads take turns; otherwise one would restore the value that another has just set.
-    """
-    with _alone:
-        before = os.environ.get(name)
-        os.environ[name] = value
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = before
 
 
 def mxnet() -> Any:

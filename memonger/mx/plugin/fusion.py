@@ -13,7 +13,7 @@ import json
 import os
 from typing import Any, Iterator, Set
 
-from .environment import variable
+from ...util.environment import variable
 
 _VARIABLE = "MXNET_USE_FUSION"  # MXNet reads it at every bind
 _GPU = 2
