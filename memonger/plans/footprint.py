@@ -18,8 +18,9 @@ class Footprint:
         "head_gradients", "workspace", "optimizer", on a CPU "recurrent_states", what operators of
         several recurrent layers keep for themselves, and on a GPU "rounding", "random_states",
         "autotuning". "objects" are those of MXNet's executor, counted on CPUs in networks of
-        thousands of ops. "never_written", below 0, is what of an unplanned pool is never resident,
-        "layout_copies" what stock MXNet keeps on a CPU for operators that are not MKLDNN's.
+        thousands of ops. "never_written", below 0, are pages of the unplanned pool that nothing
+        touches, "layout_copies" what stock MXNet keeps on a CPU for operators that are not
+        MKLDNN's.
     predicted_pool_bytes : int or None
         The pool that follows from the graph, where the framework allocates another.
     """
