@@ -19,10 +19,10 @@ const size_t kMostParents = 6;
 const double kOpen = 0.3;
 
 // A stretch of decisions, round the end where it is long, as the giver has them.
-void TakeStretch(Board* board, const Solution& giver) {
-  Decisions& decisions = board->decisions;
-  const int length = 1 + board->random.Below(std::max(1, decisions.size() / 2));
-  const int from = board->random.Below(decisions.size());
+void TakeStretch(Search* search, const Solution& giver) {
+  Decisions& decisions = search->decisions;
+  const int length = 1 + search->random.Below(std::max(1, decisions.size() / 2));
+  const int from = search->random.Below(decisions.size());
   for (int i = 0; i < length; ++i) {
     const int decision = (from + i) % decisions.size();
     if (decisions.is_gap(decision)) {
@@ -40,15 +40,15 @@ void TakeStretch(Board* board, const Solution& giver) {
 // Parents start from the unplanned step, and from the best so far where it fits; a child replaces
 // its first parent when it is cheaper, and is refused when it costs what another one does. Their
 // number falls to one by the end.
-void CrossPlans(Board* board, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
+void CrossPlans(Search* search, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
   if (decisions.size() == 0) return;
-  const int64_t begin = board->effort.Spent();
+  const int64_t begin = search->effort.Spent();
   std::vector<Solution> parents;
   if (target.best().feasible) parents.push_back(target.best());
-  while (!board->effort.OutOf(work_end)) {
-    const double done = static_cast<double>(board->effort.Spent() - begin) /
+  while (!search->effort.OutOf(work_end)) {
+    const double done = static_cast<double>(search->effort.Spent() - begin) /
                         static_cast<double>(std::max<int64_t>(1, work_end - begin));
     const size_t most =
         std::max<size_t>(1, static_cast<size_t>(std::ceil(kMostParents * (1 - done))));
@@ -63,19 +63,19 @@ void CrossPlans(Board* board, int64_t work_end) {
                              [](const Solution& a, const Solution& b) { return a.cost < b.cost; }));
       }
       const int count = static_cast<int>(parents.size());
-      parent = board->random.Below(count);
+      parent = search->random.Below(count);
       decisions.Load(parents[parent]);
-      if (count > 1 && board->random.OneIn(2)) {
-        TakeStretch(board, parents[(parent + 1 + board->random.Below(count - 1)) % count]);
+      if (count > 1 && search->random.OneIn(2)) {
+        TakeStretch(search, parents[(parent + 1 + search->random.Below(count - 1)) % count]);
       } else {
-        Perturb(board);
+        Perturb(search);
       }
     }
     Outcome current;
-    const bool fits = Repair(board, &current, work_end);
-    if (fits) Prune(board, &current, work_end);
+    const bool fits = Repair(search, &current, work_end);
+    if (fits) Prune(search, &current, work_end);
     if (fits && target.best().feasible && current.cost < target.best().cost)
-      SwapTwoForOne(board, &current, work_end);
+      SwapTwoForOne(search, &current, work_end);
     target.Offer(current);
     if (!fits) continue;
     bool known = false;

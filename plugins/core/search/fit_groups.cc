@@ -40,34 +40,34 @@ struct Change {
   Basis basis;
 };
 
-void KeepBasis(Board* board, int op, int value, int64_t most_bytes, int depth);
+void KeepBasis(Search* search, int op, int value, int64_t most_bytes, int depth);
 
 // Drops the value of a gap, and what is needed to make it again at little cost.
-void Drop(Board* board, int decision, Change change) {
-  Decisions& decisions = board->decisions;
+void Drop(Search* search, int decision, Change change) {
+  Decisions& decisions = search->decisions;
   decisions.Set(decision, change.value);
   if (change.basis != kNothing && decisions.is_gap(decision)) {
-    const int op = board->simulator->gaps()[decision].op;
-    KeepBasis(board, op, change.value,
-              change.basis == kInputs ? 0 : board->groups().bytes_made(op) / kLittle, kDeepest);
+    const int op = search->simulator->gaps()[decision].op;
+    KeepBasis(search, op, change.value,
+              change.basis == kInputs ? 0 : search->groups().bytes_made(op) / kLittle, kDeepest);
   }
 }
 
 // Keeps what an op reads for a later run of it; values above so many bytes are dropped as well, and
 // what they are made from is kept. 0: no such limit.
-void KeepBasis(Board* board, int op, int value, int64_t most_bytes, int depth) {
-  Decisions& decisions = board->decisions;
-  const Groups& groups = board->groups();
-  for (int tensor : board->simulator->active(op).reads) {
-    const int maker = board->simulator->producer(tensor);
+void KeepBasis(Search* search, int op, int value, int64_t most_bytes, int depth) {
+  Decisions& decisions = search->decisions;
+  const Groups& groups = search->groups();
+  for (int tensor : search->simulator->active(op).reads) {
+    const int maker = search->simulator->producer(tensor);
     if (maker < 0) continue;
     const bool slow =
-        board->simulator->active(maker).time > kSlow * board->simulator->active(op).time;
+        search->simulator->active(maker).time > kSlow * search->simulator->active(op).time;
     if (depth == 0 || most_bytes == 0 || groups.bytes_made(maker) <= most_bytes || slow) {
       if (groups.trailing_gap(maker) >= 0) decisions.Set(groups.trailing_gap(maker), kKeep);
     } else {
       if (groups.crossing_gap(maker) >= 0) decisions.Set(groups.crossing_gap(maker), value);
-      KeepBasis(board, maker, value, most_bytes, depth - 1);
+      KeepBasis(search, maker, value, most_bytes, depth - 1);
     }
   }
 }
@@ -75,10 +75,10 @@ void KeepBasis(Board* board, int op, int value, int64_t most_bytes, int depth) {
 // Makes the decisions fit by groups: the part of one with the most overflow removed per cost added,
 // until nothing overflows; variants too, where that is asked for. What a part removes is worked out
 // anew only when it comes first.
-bool RepairGroups(Board* board, Outcome* current, bool variants, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
-  const std::vector<std::vector<int>>& groups = board->groups().all();
+bool RepairGroups(Search* search, Outcome* current, bool variants, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
+  const std::vector<std::vector<int>>& groups = search->groups().all();
   struct Part {
     double score;
     int round;  // of the last evaluation
@@ -96,7 +96,7 @@ bool RepairGroups(Board* board, Outcome* current, bool variants, int64_t work_en
   std::vector<Part> useless;
   for (size_t group = 0; group < groups.size(); ++group) {
     const int first = groups[group][0];
-    if (decisions.is_gap(first) ? board->simulator->gaps()[first].trailing : !variants) continue;
+    if (decisions.is_gap(first) ? search->simulator->gaps()[first].trailing : !variants) continue;
     for (int parts : kParts) {
       if (parts > static_cast<int>(groups[group].size())) break;
       for (const Change& change : changes) {
@@ -106,7 +106,7 @@ bool RepairGroups(Board* board, Outcome* current, bool variants, int64_t work_en
     }
   }
   int round = 0, useless_since = -1;
-  while (current->overflow > 0 && !board->effort.OutOf(work_end)) {
+  while (current->overflow > 0 && !search->effort.OutOf(work_end)) {
     if (queue.empty()) {
       if (useless_since == round) return false;
       useless_since = round;
@@ -123,7 +123,7 @@ bool RepairGroups(Board* board, Outcome* current, bool variants, int64_t work_en
     int count = static_cast<int>(group.size()) / part.parts;
     for (size_t i = 0; i < group.size() && count > 0; ++i) {
       if (decisions.Get(group[i]) != decisions.Default(group[i])) continue;
-      Drop(board, group[i], part.change);
+      Drop(search, group[i], part.change);
       --count;
     }
     if (!decisions.has_changes()) continue;
@@ -142,7 +142,7 @@ bool RepairGroups(Board* board, Outcome* current, bool variants, int64_t work_en
     const double gain = part.outcome.valid ? current->overflow - part.outcome.overflow : 0;
     if (gain > 0) {
       part.score =
-          gain * (kLeastNoise + kNoise * board->random.Unit()) /
+          gain * (kLeastNoise + kNoise * search->random.Unit()) /
           (std::max(part.outcome.cost - current->cost, 0.0) + kNoTime * target.base_cost());
     }
     if (part.score > 0)
@@ -155,17 +155,17 @@ bool RepairGroups(Board* board, Outcome* current, bool variants, int64_t work_en
 
 // Takes changes back by whole groups, halves of them, and so on, where that is cheaper; keeps
 // values behind their last use, and puts variants in use, in the same way.
-void PruneGroups(Board* board, Outcome* current, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
-  const std::vector<std::vector<int>>& groups = board->groups().all();
+void PruneGroups(Search* search, Outcome* current, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
+  const std::vector<std::vector<int>>& groups = search->groups().all();
   size_t longest = 1;
   for (const auto& group : groups) longest = std::max(longest, group.size());
   for (size_t parts = 1; parts <= longest; parts *= 2) {
     for (const auto& group : groups) {
       if (parts > group.size()) continue;
       for (size_t part = parts; part > 0; --part) {
-        if (board->effort.OutOf(work_end)) return;
+        if (search->effort.OutOf(work_end)) return;
         const size_t begin = (part - 1) * group.size() / parts, end = part * group.size() / parts;
         for (int value : {decisions.Default(group[0]),
                           decisions.is_gap(group[0]) ? static_cast<int>(kKeep) : 1}) {
@@ -186,14 +186,14 @@ void PruneGroups(Board* board, Outcome* current, int64_t work_end) {
 
 }  // namespace
 
-void FitGroups(Board* board, Outcome* current, bool variants, int64_t repair_end,
+void FitGroups(Search* search, Outcome* current, bool variants, int64_t repair_end,
                int64_t work_end) {
-  *current = board->target.Evaluate();
+  *current = search->target.Evaluate();
   if (!current->valid) return;
-  if (RepairGroups(board, current, variants, repair_end) || Repair(board, current, repair_end)) {
-    PruneGroups(board, current, work_end);
+  if (RepairGroups(search, current, variants, repair_end) || Repair(search, current, repair_end)) {
+    PruneGroups(search, current, work_end);
   }
-  board->target.Offer(*current);
+  search->target.Offer(*current);
 }
 
 }  // namespace memonger

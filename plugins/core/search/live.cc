@@ -36,7 +36,7 @@ const double kPruneWalk = 0.01;
 
 // One run of the table.
 struct Run {
-  Board* board;
+  Search* search;
   const Solution& warm;
   WorkShare share;
   bool many;     // too many gaps to decide them one by one
@@ -47,110 +47,110 @@ struct Run {
 // Starts from what is given. A plan just above the budget is repaired before seeds that fit, at any
 // price, take its place.
 void StartFromWarm(Run* run) {
-  Board* board = run->board;
-  Target& target = board->target;
+  Search* search = run->search;
+  Target& target = search->target;
   Outcome& current = run->current;
-  board->decisions.LoadDefaults();
+  search->decisions.LoadDefaults();
   current = target.Evaluate();
   target.Offer(current);
-  board->decisions.Load(run->warm);
+  search->decisions.Load(run->warm);
   current = target.Evaluate();
   target.Offer(current);
   if (!current.valid || target.Feasible(current)) return;
   if (run->grouped && run->many) {
-    FitGroups(board, &current, true, run->share.Until(kFitWarmGroups),
+    FitGroups(search, &current, true, run->share.Until(kFitWarmGroups),
               run->share.Until(kPruneWarmGroups));
-  } else if (Repair(board, &current, run->share.Until(kRepairWarm))) {
-    Prune(board, &current, run->share.Until(kPruneWarm));
+  } else if (Repair(search, &current, run->share.Until(kRepairWarm))) {
+    Prune(search, &current, run->share.Until(kPruneWarm));
     target.Offer(current);
   }
 }
 
 void StartFromSeeds(Run* run) {
-  TrySeeds(run->board, false, run->share.Until(run->many ? kSeedsOfMany : kSeedsOfFew));
+  TrySeeds(run->search, false, run->share.Until(run->many ? kSeedsOfMany : kSeedsOfFew));
 }
 
 // Groups of values, with the variants that cost no time; then of variants as well.
 void StartFromGroups(Run* run) {
-  Board* board = run->board;
+  Search* search = run->search;
   const int64_t work = run->share.work() / kGroupParts;
-  const int starts = run->many || board->decisions.num_variants() == 0 ? 1 : 2;
+  const int starts = run->many || search->decisions.num_variants() == 0 ? 1 : 2;
   for (int start = 0; start < starts; ++start) {
-    board->decisions.LoadDefaults();
-    UseFriendlyVariants(board, 0);
-    board->decisions.Commit();
-    const int64_t now = board->effort.Spent();
-    FitGroups(board, &run->current, start == 1, now + work, now + work + work / kGroupPruneParts);
+    search->decisions.LoadDefaults();
+    UseFriendlyVariants(search, 0);
+    search->decisions.Commit();
+    const int64_t now = search->effort.Spent();
+    FitGroups(search, &run->current, start == 1, now + work, now + work + work / kGroupPruneParts);
   }
 }
 
 // Repair of the unplanned step, of it with all variants, then of the best so far.
 void StartFromRepairs(Run* run) {
-  Board* board = run->board;
-  Target& target = board->target;
+  Search* search = run->search;
+  Target& target = search->target;
   const double ends[] = {0.05, 0.1, 0.14};
   const double late = run->grouped && !target.best().feasible ? kRepairsLate : 0;
   const int64_t end = run->share.Until(kRepairs + late);
-  for (int start = 0; start < 3 && !board->effort.OutOf(end); ++start) {
-    if (start == 1 && board->decisions.num_variants() == 0) continue;
+  for (int start = 0; start < 3 && !search->effort.OutOf(end); ++start) {
+    if (start == 1 && search->decisions.num_variants() == 0) continue;
     if (start < 2) {
-      board->decisions.LoadDefaults();
+      search->decisions.LoadDefaults();
     } else {
-      board->decisions.Load(target.best());
+      search->decisions.Load(target.best());
     }
-    if (start == 1) UseFriendlyVariants(board);
-    board->decisions.Commit();
-    if (Repair(board, &run->current, run->share.Until(ends[start] + late))) {
-      Prune(board, &run->current, end);
+    if (start == 1) UseFriendlyVariants(search);
+    search->decisions.Commit();
+    if (Repair(search, &run->current, run->share.Until(ends[start] + late))) {
+      Prune(search, &run->current, end);
     }
     target.Offer(run->current);
   }
 }
 
-void IterateEarly(Run* run) { IterateRepairs(run->board, run->share.Until(kRepairs)); }
+void IterateEarly(Run* run) { IterateRepairs(run->search, run->share.Until(kRepairs)); }
 
-void IterateToTheEnd(Run* run) { IterateRepairs(run->board, run->share.end()); }
+void IterateToTheEnd(Run* run) { IterateRepairs(run->search, run->share.end()); }
 
 void CrossToTheEnd(Run* run) {
-  Board* board = run->board;
-  Target& target = board->target;
+  Search* search = run->search;
+  Target& target = search->target;
   Outcome& current = run->current;
-  CrossPlans(board, run->share.Until(kCrossing));
-  board->decisions.Load(target.best());
+  CrossPlans(search, run->share.Until(kCrossing));
+  search->decisions.Load(target.best());
   current = target.Evaluate();
-  if (target.Feasible(current)) SwapTwoForOne(board, &current, run->share.end());
-  if (target.Feasible(current)) Prune(board, &current, run->share.end());
+  if (target.Feasible(current)) SwapTwoForOne(search, &current, run->share.end());
+  if (target.Feasible(current)) Prune(search, &current, run->share.end());
   target.Offer(current);
 }
 
 // Hot and warm in turn. A long hot walk is worth most at deep cuts, whose good plans are far from
 // what repairs find.
 void AnnealInTurn(Run* run) {
-  Board* board = run->board;
+  Search* search = run->search;
   // Where annealing starts, in mean costs of one recomputation.
   const double kHot = 6;
   // The same of the second walk of three.
   const double kWarm = 0.5;
-  const double first = board->options.heat > 0 ? board->options.heat : kHot;
+  const double first = search->options.heat > 0 ? search->options.heat : kHot;
   const Temperature rounds[] = {{first, 0.01}, {kWarm, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.85, 0.9, 0.94};
-  for (int round = 0; round < 3 && !board->effort.OutOf(run->share.end()); ++round) {
-    if (round == 1 && !board->target.best().feasible) {
-      TrySeeds(board, true, run->share.Until((shares[0] + shares[1]) / 2));
+  for (int round = 0; round < 3 && !search->effort.OutOf(run->share.end()); ++round) {
+    if (round == 1 && !search->target.best().feasible) {
+      TrySeeds(search, true, run->share.Until((shares[0] + shares[1]) / 2));
     }
-    AnnealAndPrune(board, rounds[round], run->share, shares[round], kPruneWalk);
+    AnnealAndPrune(search, rounds[round], run->share, shares[round], kPruneWalk);
   }
 }
 
 bool Always(const Run&) { return true; }
 bool Grouped(const Run& run) { return run.grouped; }
 bool OneByOne(const Run& run) { return !run.many; }
-bool Crosses(const Run& run) { return !run.many && run.board->options.crossover; }
+bool Crosses(const Run& run) { return !run.many && run.search->options.crossover; }
 bool Anneals(const Run& run) { return !Crosses(run); }
 bool Iterates(const Run& run) { return !run.many && Anneals(run); }
 
 struct Restart {
-  const char* worth;  // what plans gain by it
+  const char* why;  // what plans gain by it
   bool (*when)(const Run&);
   void (*run)(Run*);
 };
@@ -169,27 +169,27 @@ const Restart kRestarts[] = {
 
 }  // namespace
 
-void SearchLive(Board* board, const Solution& warm, int64_t work_end) {
+void SearchLive(Search* search, const Solution& warm, int64_t work_end) {
   Run run = {
-      board,
+      search,
       warm,
-      WorkShare(board->effort.Spent(), work_end),
-      board->decisions.num_gaps() > kManyGaps,
-      board->Has(kGroups) && board->simulator->first_backward() < board->simulator->num_ops(),
+      WorkShare(search->effort.Spent(), work_end),
+      search->decisions.num_gaps() > kManyGaps,
+      search->Has(kGroups) && search->simulator->first_backward() < search->simulator->num_ops(),
       Outcome()};
   for (const Restart& restart : kRestarts) {
     if (restart.when(run)) restart.run(&run);
   }
 }
 
-void AnnealAndPrune(Board* board, Temperature temperature, const WorkShare& share, double until,
+void AnnealAndPrune(Search* search, Temperature temperature, const WorkShare& share, double until,
                     double gap) {
-  Target& target = board->target;
-  board->decisions.Load(target.best());
-  Anneal(board, target.Evaluate(), temperature, share.Until(until - gap));
-  board->decisions.Load(target.best());
+  Target& target = search->target;
+  search->decisions.Load(target.best());
+  Anneal(search, target.Evaluate(), temperature, share.Until(until - gap));
+  search->decisions.Load(target.best());
   Outcome current = target.Evaluate();
-  if (target.Feasible(current)) Prune(board, &current, share.Until(until));
+  if (target.Feasible(current)) Prune(search, &current, share.Until(until));
   target.Offer(current);
 }
 

@@ -4,17 +4,17 @@
 
 #include <cstdint>
 
-#include "core/search/board.h"
+#include "core/search/search.h"
 #include "core/search/steps.h"
 
 namespace memonger {
 
 // Runs the table of restarts from the unplanned step and from `warm`; the target has the best.
-void SearchLive(Board* board, const Solution& warm, int64_t work_end);
+void SearchLive(Search* search, const Solution& warm, int64_t work_end);
 
 // Anneals from the best, and prunes what that finds; `until` is where the round ends, and annealing
 // `gap` of the work before.
-void AnnealAndPrune(Board* board, Temperature temperature, const WorkShare& share, double until,
+void AnnealAndPrune(Search* search, Temperature temperature, const WorkShare& share, double until,
                     double gap);
 
 }  // namespace memonger

@@ -34,17 +34,17 @@ const int kMostFailures = 10;
 
 // Makes the decisions fit: at the worst step, the change with the best overflow removed per cost
 // added, until nothing overflows. Candidates are the values alive there, then anything.
-bool Repair(Board* board, Outcome* current, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
+bool Repair(Search* search, Outcome* current, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
   *current = target.Evaluate();
   if (!current->valid) return false;
   const int64_t rounds_limit = kRoundsPerDecision * decisions.size();
   // On large graphs only a sample of the candidates is tried, the cheapest per byte first.
-  const int64_t steps = std::max(1, board->simulator->num_steps());
+  const int64_t steps = std::max(1, search->simulator->num_steps());
   const size_t most = static_cast<size_t>(std::max(kFewestCandidates, kStepsOfRound / steps));
   for (int64_t round = 0; current->overflow > 0; ++round) {
-    if (round > rounds_limit || board->effort.OutOf(work_end)) return false;
+    if (round > rounds_limit || search->effort.OutOf(work_end)) return false;
     const Outcome start = *current;
     double best_score = 0;
     int best_decision = -1, best_value = 0;
@@ -56,7 +56,7 @@ bool Repair(Board* board, Outcome* current, int64_t work_end) {
         const double gain =
             by_peak ? static_cast<double>(start.peak - o.peak) : start.overflow - o.overflow;
         const double added = std::max(o.cost - start.cost, 0.0) + kNoTime * target.base_cost();
-        const double noise = kLeastNoise + kNoise * board->random.Unit();
+        const double noise = kLeastNoise + kNoise * search->random.Unit();
         const double score = gain > 0 ? (by_peak ? gain : gain / added) * noise : 0;
         if (score > best_score) {
           best_score = score;
@@ -69,15 +69,15 @@ bool Repair(Board* board, Outcome* current, int64_t work_end) {
     std::vector<int> candidates;
     const int worst = target.WorstOp(start);
     for (int gap = 0; gap < decisions.num_gaps(); ++gap) {
-      const Gap& g = board->simulator->gaps()[gap];
-      if (board->simulator->choice(gap) == kKeep && g.begin < worst && g.end >= worst) {
+      const Gap& g = search->simulator->gaps()[gap];
+      if (search->simulator->choice(gap) == kKeep && g.begin < worst && g.end >= worst) {
         candidates.push_back(gap);
       }
     }
     if (candidates.size() > most) {
       for (size_t i = 0; i < most; ++i) {
         std::swap(candidates[i],
-                  candidates[i + board->random.Below(static_cast<int>(candidates.size() - i))]);
+                  candidates[i + search->random.Below(static_cast<int>(candidates.size() - i))]);
       }
       candidates.resize(most);
     }
@@ -87,14 +87,14 @@ bool Repair(Board* board, Outcome* current, int64_t work_end) {
     }
     for (int v = 0; v < decisions.num_variants(); ++v) {
       if (decisions.num_variants() <= static_cast<int>(most) ||
-          board->random.Below(decisions.num_variants()) < static_cast<int>(most)) {
+          search->random.Below(decisions.num_variants()) < static_cast<int>(most)) {
         attempt(decisions.variant(v), 1 - decisions.Get(decisions.variant(v)), false);
       }
     }
-    for (int pass = 0; pass < 2 && best_decision < 0 && !board->effort.OutOf(work_end); ++pass) {
+    for (int pass = 0; pass < 2 && best_decision < 0 && !search->effort.OutOf(work_end); ++pass) {
       for (int decision = 0; decision < decisions.size(); ++decision) {
         if (decisions.size() > static_cast<int>(2 * most) &&
-            board->random.Below(decisions.size()) >= static_cast<int>(2 * most)) {
+            search->random.Below(decisions.size()) >= static_cast<int>(2 * most)) {
           continue;
         }
         for (int value = 0; value < decisions.num_values(decision); ++value)
@@ -110,16 +110,16 @@ bool Repair(Board* board, Outcome* current, int64_t work_end) {
 }
 
 // Takes back every change that is not needed.
-void Prune(Board* board, Outcome* current, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
+void Prune(Search* search, Outcome* current, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
   bool again = true;
-  while (again && !board->effort.OutOf(work_end)) {
+  while (again && !search->effort.OutOf(work_end)) {
     again = false;
     std::vector<int> order = decisions.SortedOffDefault();
-    Shuffle(&board->random, &order);
+    Shuffle(&search->random, &order);
     for (int decision : order) {
-      if (board->effort.OutOf(work_end)) return;
+      if (search->effort.OutOf(work_end)) return;
       const int before = decisions.Get(decision);
       for (int value = 0; value < decisions.num_values(decision); ++value) {
         if (value == before || !decisions.Allowed(decision, value)) continue;
@@ -140,51 +140,51 @@ void Prune(Board* board, Outcome* current, int64_t work_end) {
 }
 
 // A few changes of the best solution: some taken back, neighbours or any, some made at random.
-void Perturb(Board* board) {
-  Decisions& decisions = board->decisions;
-  const int taken_back = 1 + board->random.Below(kTakenBack);
+void Perturb(Search* search) {
+  Decisions& decisions = search->decisions;
+  const int taken_back = 1 + search->random.Below(kTakenBack);
   const std::vector<int> on = decisions.SortedOffDefault();
   if (!on.empty()) {
     const int size = static_cast<int>(on.size());
-    if (board->random.OneIn(2)) {
-      const int from = board->random.Below(size);
+    if (search->random.OneIn(2)) {
+      const int from = search->random.Below(size);
       for (int i = from; i < std::min(size, from + taken_back); ++i)
         decisions.Set(on[i], decisions.Default(on[i]));
     } else {
       for (int i = 0; i < taken_back; ++i) {
-        const int decision = on[board->random.Below(size)];
+        const int decision = on[search->random.Below(size)];
         decisions.Set(decision, decisions.Default(decision));
       }
     }
   }
-  for (int i = board->random.Below(kMadeAtRandom + 1); i > 0; --i) {
-    const int decision = board->random.Below(decisions.size());
-    decisions.Set(decision,
-                  decisions.is_gap(decision) ? 1 + board->random.Below(2) : board->random.Below(2));
+  for (int i = search->random.Below(kMadeAtRandom + 1); i > 0; --i) {
+    const int decision = search->random.Below(decisions.size());
+    decisions.Set(decision, decisions.is_gap(decision) ? 1 + search->random.Below(2)
+                                                       : search->random.Below(2));
   }
   decisions.Commit();
 }
 
-void IterateRepairs(Board* board, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
-  if (decisions.size() == 0 || !board->Has(kRepairs)) return;
+void IterateRepairs(Search* search, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
+  if (decisions.size() == 0 || !search->Has(kRepairs)) return;
   int failures = 0;
-  for (int round = 0; !board->effort.OutOf(work_end); ++round) {
+  for (int round = 0; !search->effort.OutOf(work_end); ++round) {
     if (!target.best().feasible || round % kFreshStartEvery == kFreshStartEvery - 1) {
       decisions.LoadDefaults();
     } else {
       decisions.Load(target.best());
-      Perturb(board);
+      Perturb(search);
     }
     Outcome current;
-    if (!Repair(board, &current, work_end)) {
+    if (!Repair(search, &current, work_end)) {
       target.Offer(current);
       if (!target.best().feasible && ++failures >= kMostFailures) return;
       continue;
     }
     target.Offer(current);
-    Prune(board, &current, work_end);
+    Prune(search, &current, work_end);
     target.Offer(current);
   }
 }

@@ -25,26 +25,26 @@ const double kPruneWalk = 0.05;
 const int64_t kMargin = 2000;
 
 // Goes on from the best so far, with the pool of whole buffers as what has to fit.
-void SearchPool(Board* board, int64_t work_end) {
-  Target& target = board->target;
-  Decisions& decisions = board->decisions;
-  const WorkShare share(board->effort.Spent(), work_end);
+void SearchPool(Search* search, int64_t work_end) {
+  Target& target = search->target;
+  Decisions& decisions = search->decisions;
+  const WorkShare share(search->effort.Spent(), work_end);
   const Solution live = target.best();
   target.Forget();
   target.MeasurePool();
   // One number that is too large, where the live search adds up many.
-  board->overflow_weight =
+  search->overflow_weight =
       2 * target.Unit() / (kDearExcess * static_cast<double>(target.budget_bytes()));
   Outcome current;
-  for (const Solution* start : {&board->options.warm, &live}) {
+  for (const Solution* start : {&search->options.warm, &live}) {
     decisions.Load(*start);
     current = target.Evaluate();
     target.Offer(current);
   }
   if (!target.best().feasible) {
     decisions.Load(live);
-    if (Repair(board, &current, share.Until(kRepairPool)))
-      Prune(board, &current, share.Until(kPrunePool));
+    if (Repair(search, &current, share.Until(kRepairPool)))
+      Prune(search, &current, share.Until(kPrunePool));
     target.Offer(current);
   }
   // Where annealing starts that only mends what does not fit whole buffers, in mean costs of one
@@ -52,28 +52,28 @@ void SearchPool(Board* board, int64_t work_end) {
   const double kMend = 0.3;
   const Temperature rounds[] = {{kMend, 0.01}, {kMend, 0.01}, {0.1, 0.005}};
   const double shares[] = {0.6, 0.85, 1.0};
-  for (int round = 0; round < 3 && !board->effort.OutOf(work_end); ++round) {
-    AnnealAndPrune(board, rounds[round], share, shares[round], kPruneWalk);
+  for (int round = 0; round < 3 && !search->effort.OutOf(work_end); ++round) {
+    AnnealAndPrune(search, rounds[round], share, shares[round], kPruneWalk);
   }
 }
 
 // A pool takes little more than the live bytes: the live search, with a smaller budget as long as
 // its answer does not quite fit.
-void SearchShrinking(Board* board, int64_t work_end) {
-  Target& target = board->target;
-  const WorkShare share(board->effort.Spent(), work_end);
+void SearchShrinking(Search* search, int64_t work_end) {
+  Target& target = search->target;
+  const WorkShare share(search->effort.Spent(), work_end);
   const int64_t budget = target.budget_bytes();
   const double shares[] = {0.6, 0.75, 0.9, 1.0};
-  Solution smallest, warm = board->options.warm;
+  Solution smallest, warm = search->options.warm;
   int64_t live_budget = budget;
-  for (int round = 0; round < 4 && !board->effort.OutOf(work_end); ++round) {
+  for (int round = 0; round < 4 && !search->effort.OutOf(work_end); ++round) {
     target.set_live_budget(live_budget);
     target.Forget();
-    board->effort.PauseAt(shares[round]);
-    SearchLive(board, warm, share.Until(shares[round]));
-    board->effort.Resume();
+    search->effort.PauseAt(shares[round]);
+    SearchLive(search, warm, share.Until(shares[round]));
+    search->effort.Resume();
     Solution found = target.best();
-    board->decisions.Load(found);
+    search->decisions.Load(found);
     found.pool = target.ExactPool(budget);
     if (found.pool < 0) break;
     target.CountExactPool();
@@ -90,22 +90,23 @@ void SearchShrinking(Board* board, int64_t work_end) {
 
 // The least memory: whenever a plan fits, the budget falls below what it takes. Whole buffers are
 // estimated, not packed.
-void SearchSmallest(Board* board, int64_t work_end) {
-  Target& target = board->target;
-  Decisions& decisions = board->decisions;
-  const WorkShare share(board->effort.Spent(), work_end);
+void SearchSmallest(Search* search, int64_t work_end) {
+  Target& target = search->target;
+  Decisions& decisions = search->decisions;
+  const WorkShare share(search->effort.Spent(), work_end);
   const int64_t budget = target.budget_bytes();
   const Temperature rounds[] = {{3, 0.01}, {0.5, 0.01}, {0.2, 0.005}};
   const double shares[] = {0.6, 0.8, 1.0}, steps[] = {0.01, 0.01, 1e-4};
   if (target.has_whole_buffers()) target.MeasurePool();
-  decisions.Load(board->options.warm);
+  decisions.Load(search->options.warm);
   const Outcome begun = target.Evaluate();
   if (begun.valid && begun.host_overflow <= 0) target.KeepSmallest(begun);
-  for (int round = 0; round < 3 && target.best().known && !board->effort.OutOf(work_end); ++round) {
+  for (int round = 0; round < 3 && target.best().known && !search->effort.OutOf(work_end);
+       ++round) {
     decisions.Load(target.best());
     target.set_step_down(steps[round]);
     target.LowerBudget();
-    Anneal(board, target.Evaluate(), rounds[round], share.Until(shares[round]));
+    Anneal(search, target.Evaluate(), rounds[round], share.Until(shares[round]));
   }
   target.set_budget(budget);
   Solution best = target.best();
@@ -121,27 +122,27 @@ void SearchSmallest(Board* board, int64_t work_end) {
 
 Answer RunSearch(Simulator* simulator, const SearchOptions& options, PoolMeter* meter,
                  PollFunction poll) {
-  Board board(simulator, options, meter, std::move(poll));
-  Target& target = board.target;
-  board.decisions.LoadDefaults();
+  Search search(simulator, options, meter, std::move(poll));
+  Target& target = search.target;
+  search.decisions.LoadDefaults();
   const Outcome unplanned = target.Evaluate();
   target.set_base_cost(std::max(unplanned.cost, 1e-300));
-  board.overflow_weight =
+  search.overflow_weight =
       kFirstWeight * target.base_cost() / static_cast<double>(std::max<int64_t>(1, unplanned.peak));
-  board.effort.Begin();
+  search.effort.Begin();
   const int64_t begin = simulator->work(), work = options.work_limit;
   if (options.smallest) {
-    SearchSmallest(&board, begin + work);
+    SearchSmallest(&search, begin + work);
   } else if (!target.has_meter()) {
-    SearchLive(&board, options.warm, begin + work);
+    SearchLive(&search, options.warm, begin + work);
   } else {
     // What does not quite fit an arena needs a little less memory; whole buffers are another
     // measure.
-    SearchShrinking(&board, begin + (target.has_whole_buffers() ? work / 2 : work));
-    if (target.has_whole_buffers()) SearchPool(&board, begin + work);
+    SearchShrinking(&search, begin + (target.has_whole_buffers() ? work / 2 : work));
+    if (target.has_whole_buffers()) SearchPool(&search, begin + work);
   }
-  board.decisions.Load(target.best());
-  return {target.best(), board.effort.reason()};
+  search.decisions.Load(target.best());
+  return {target.best(), search.effort.reason()};
 }
 
 }  // namespace memonger

@@ -25,19 +25,19 @@ const int kLongGap = 10;
 
 // Decides every gap that a seed may drop: those that lead into the backward ops, or, in graphs
 // without backward ops, the long ones.
-void LoadCheapSeed(Board* board, double time_per_byte, int segments, double transient,
+void LoadCheapSeed(Search* search, double time_per_byte, int segments, double transient,
                    bool all_variants) {
-  Decisions& decisions = board->decisions;
-  const std::vector<double>& seconds_per_byte = board->structure.seconds_per_byte();
-  const Problem& problem = board->simulator->problem();
-  const Simulator& simulator = *board->simulator;
+  Decisions& decisions = search->decisions;
+  const std::vector<double>& seconds_per_byte = search->structure.seconds_per_byte();
+  const Problem& problem = search->simulator->problem();
+  const Simulator& simulator = *search->simulator;
   const bool has_backward = simulator.first_backward() < simulator.num_ops();
   std::vector<int> forward;
   for (int op = 0; op < simulator.num_ops(); ++op) {
     if (!simulator.IsBackward(op)) forward.push_back(op);
   }
   // Segment of each op, by equal shares of the forward bytes.
-  std::vector<int> segment(board->simulator->num_ops(), segments);
+  std::vector<int> segment(search->simulator->num_ops(), segments);
   if (segments > 0) {
     double whole = 0, so_far = 0;
     for (int op : forward) {
@@ -53,12 +53,12 @@ void LoadCheapSeed(Board* board, double time_per_byte, int segments, double tran
     }
   }
   decisions.LoadDefaults();
-  if (all_variants) UseFriendlyVariants(board);
+  if (all_variants) UseFriendlyVariants(search);
   for (int decision = 0; decision < decisions.num_gaps(); ++decision) {
-    const Gap& gap = board->simulator->gaps()[decision];
+    const Gap& gap = search->simulator->gaps()[decision];
     const bool leads_back = has_backward
                                 ? !simulator.IsBackward(gap.begin) && simulator.IsBackward(gap.end)
-                                : gap.end - gap.begin > board->simulator->num_ops() / kLongGap;
+                                : gap.end - gap.begin > search->simulator->num_ops() / kLongGap;
     const bool for_a_moment = seconds_per_byte[gap.op] <= transient;
     if (for_a_moment && has_backward && simulator.IsBackward(gap.begin) && !gap.trailing) {
       decisions.Set(decision, kDropTransient);
@@ -77,20 +77,20 @@ void LoadCheapSeed(Board* board, double time_per_byte, int segments, double tran
 
 }  // namespace
 
-void UseFriendlyVariants(Board* board, double most_added_s) {
-  for (int variant : board->structure.friendly_variants()) {
-    if (board->structure.TimeAdded(variant) <= most_added_s) {
-      board->decisions.Set(board->decisions.variant(variant), 1);
+void UseFriendlyVariants(Search* search, double most_added_s) {
+  for (int variant : search->structure.friendly_variants()) {
+    if (search->structure.TimeAdded(variant) <= most_added_s) {
+      search->decisions.Set(search->decisions.variant(variant), 1);
     }
   }
 }
 
-void TrySeeds(Board* board, bool frugal, int64_t work_end) {
-  Target& target = board->target;
-  const std::vector<double>& seconds_per_byte = board->structure.seconds_per_byte();
-  if (!board->Has(kSeeds)) return;
+void TrySeeds(Search* search, bool frugal, int64_t work_end) {
+  Target& target = search->target;
+  const std::vector<double>& seconds_per_byte = search->structure.seconds_per_byte();
+  if (!search->Has(kSeeds)) return;
   std::vector<double> thresholds;
-  for (const Gap& gap : board->simulator->gaps()) thresholds.push_back(seconds_per_byte[gap.op]);
+  for (const Gap& gap : search->simulator->gaps()) thresholds.push_back(seconds_per_byte[gap.op]);
   std::sort(thresholds.begin(), thresholds.end());
   thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
   if (thresholds.empty()) return;
@@ -100,7 +100,7 @@ void TrySeeds(Board* board, bool frugal, int64_t work_end) {
         thresholds[(i + 1) * thresholds.size() / std::min(kMostThresholds, thresholds.size()) - 1]);
   }
   const int largest =
-      std::max(2, 2 * static_cast<int>(std::sqrt(board->simulator->first_backward())));
+      std::max(2, 2 * static_cast<int>(std::sqrt(search->simulator->first_backward())));
   const double endless = std::numeric_limits<double>::infinity();
   std::vector<double> transients;
   if (!frugal) transients.push_back(-1);
@@ -109,9 +109,9 @@ void TrySeeds(Board* board, bool frugal, int64_t work_end) {
   for (double transient : transients) {
     for (int segments = 0; segments <= largest; segments = segments ? 2 * segments : 2) {
       for (double threshold : tried) {
-        if (board->effort.OutOf(work_end)) return;
-        for (int variants = 0; variants < (board->decisions.num_variants() ? 2 : 1); ++variants) {
-          LoadCheapSeed(board, threshold, segments, transient, variants != 0);
+        if (search->effort.OutOf(work_end)) return;
+        for (int variants = 0; variants < (search->decisions.num_variants() ? 2 : 1); ++variants) {
+          LoadCheapSeed(search, threshold, segments, transient, variants != 0);
           target.Offer(target.Evaluate(target.best().feasible ? target.best().cost : endless));
         }
       }

@@ -6,46 +6,47 @@
 #include <cstdint>
 #include <limits>
 
-#include "core/search/board.h"
+#include "core/search/search.h"
 
 namespace memonger {
 
 // repair.cc
 // Makes the decisions fit; false where that fails.
-bool Repair(Board* board, Outcome* current, int64_t work_end);
+bool Repair(Search* search, Outcome* current, int64_t work_end);
 // Takes back every change that is not needed.
-void Prune(Board* board, Outcome* current, int64_t work_end);
+void Prune(Search* search, Outcome* current, int64_t work_end);
 // A few changes of the current decisions.
-void Perturb(Board* board);
+void Perturb(Search* search);
 // Iterated local search: perturb the best, repair, prune.
-void IterateRepairs(Board* board, int64_t work_end);
+void IterateRepairs(Search* search, int64_t work_end);
 
 // swap.cc
 // Takes two changes back for one more, where that is cheaper.
-void SwapTwoForOne(Board* board, Outcome* current, int64_t work_end);
+void SwapTwoForOne(Search* search, Outcome* current, int64_t work_end);
 
 // crossover.cc
 // A population of plans in place of one.
-void CrossPlans(Board* board, int64_t work_end);
+void CrossPlans(Search* search, int64_t work_end);
 
 // seeds.cc
 // Starting points that need no search. `frugal`: those that take the least memory, and much time.
-void TrySeeds(Board* board, bool frugal, int64_t work_end);
+void TrySeeds(Search* search, bool frugal, int64_t work_end);
 // Variants that do not shut each other out, but those that add more than so much time.
-void UseFriendlyVariants(Board* board,
+void UseFriendlyVariants(Search* search,
                          double most_added_s = std::numeric_limits<double>::infinity());
 
 // fit_groups.cc
 // Makes the decisions fit by groups, one by one where that does not do, and takes back what need
 // not be. `variants`: those too.
-void FitGroups(Board* board, Outcome* current, bool variants, int64_t repair_end, int64_t work_end);
+void FitGroups(Search* search, Outcome* current, bool variants, int64_t repair_end,
+               int64_t work_end);
 
 // walk.cc
 // Where simulated annealing begins and ends, in units of Target::Unit().
 struct Temperature {
   double start, end;
 };
-void Anneal(Board* board, Outcome current, Temperature temperature, int64_t work_end);
+void Anneal(Search* search, Outcome current, Temperature temperature, int64_t work_end);
 
 }  // namespace memonger
 

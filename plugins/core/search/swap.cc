@@ -10,9 +10,9 @@ namespace memonger {
 namespace {
 
 // Drops the value of a gap; true when two other changes could be taken back and all is cheaper.
-bool TakeBackTwo(Board* board, int gap, Outcome* current, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
+bool TakeBackTwo(Search* search, int gap, Outcome* current, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
   const std::vector<int> on = decisions.SortedOffDefault();
   const int before = decisions.Get(gap);
   const auto give_up = [&] {
@@ -26,7 +26,7 @@ bool TakeBackTwo(Board* board, int gap, Outcome* current, int64_t work_end) {
   if (!target.Feasible(with)) return give_up();
   std::vector<std::pair<double, int>> gains;  // time saved by what can be taken back alone
   for (int decision : on) {
-    if (board->effort.OutOf(work_end)) return give_up();
+    if (search->effort.OutOf(work_end)) return give_up();
     decisions.Set(decision, decisions.Default(decision));
     const Outcome without = target.Evaluate(with.cost);
     if (target.Feasible(without) && without.cost < with.cost) {
@@ -37,7 +37,7 @@ bool TakeBackTwo(Board* board, int gap, Outcome* current, int64_t work_end) {
   std::sort(gains.rbegin(), gains.rend());
   for (size_t i = 0; i < gains.size(); ++i) {
     for (size_t j = i + 1; j < gains.size(); ++j) {
-      if (board->effort.OutOf(work_end)) return give_up();
+      if (search->effort.OutOf(work_end)) return give_up();
       if (with.cost - gains[i].first - gains[j].first >= current->cost) break;
       decisions.Set(gains[i].second, decisions.Default(gains[i].second));
       decisions.Set(gains[j].second, decisions.Default(gains[j].second));
@@ -57,20 +57,20 @@ bool TakeBackTwo(Board* board, int gap, Outcome* current, int64_t work_end) {
 
 // Drops one more value and takes two changes back instead, where that is cheaper: two small values
 // may be kept in the room of a large one that takes less time to make again.
-void SwapTwoForOne(Board* board, Outcome* current, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  for (bool again = true; again && !board->effort.OutOf(work_end);) {
+void SwapTwoForOne(Search* search, Outcome* current, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  for (bool again = true; again && !search->effort.OutOf(work_end);) {
     again = false;
     std::vector<int> order;
     for (int gap = 0; gap < decisions.num_gaps(); ++gap) {
-      if (!decisions.is_off_default(gap) && !board->simulator->gaps()[gap].trailing)
+      if (!decisions.is_off_default(gap) && !search->simulator->gaps()[gap].trailing)
         order.push_back(gap);
     }
-    Shuffle(&board->random, &order);
+    Shuffle(&search->random, &order);
     for (int gap : order) {
-      if (board->effort.OutOf(work_end)) return;
+      if (search->effort.OutOf(work_end)) return;
       again =
-          (!decisions.is_off_default(gap) && TakeBackTwo(board, gap, current, work_end)) || again;
+          (!decisions.is_off_default(gap) && TakeBackTwo(search, gap, current, work_end)) || again;
     }
   }
 }

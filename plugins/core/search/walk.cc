@@ -21,12 +21,12 @@ const int kMovesPerCooling = 64;
 
 }  // namespace
 
-void Anneal(Board* board, Outcome current, Temperature temperature, int64_t work_end) {
-  Decisions& decisions = board->decisions;
-  Target& target = board->target;
-  Effort& effort = board->effort;
-  double& weight = board->overflow_weight;
-  if (!current.valid || decisions.size() == 0 || !board->Has(kAnnealing)) return;
+void Anneal(Search* search, Outcome current, Temperature temperature, int64_t work_end) {
+  Decisions& decisions = search->decisions;
+  Target& target = search->target;
+  Effort& effort = search->effort;
+  double& weight = search->overflow_weight;
+  if (!current.valid || decisions.size() == 0 || !search->Has(kAnnealing)) return;
   const int64_t work_begin = effort.Spent();
   if (work_end <= work_begin) return;
   const double hot = temperature.start * target.Unit(), cold = temperature.end * target.Unit();
@@ -39,9 +39,9 @@ void Anneal(Board* board, Outcome current, Temperature temperature, int64_t work
                           static_cast<double>(work_end - work_begin);
       heat = hot * std::pow(cold / hot, done);
     }
-    ProposeMove(board, current);
+    ProposeMove(search, current);
     // The largest value that will be accepted, drawn first, lets the simulation stop early.
-    const double limit = value - heat * std::log(board->random.Unit());
+    const double limit = value - heat * std::log(search->random.Unit());
     const Outcome next = target.Evaluate(limit);
     const double next_value = next.cost + weight * next.overflow;
     if (next.valid && next_value <= limit) {
@@ -49,7 +49,7 @@ void Anneal(Board* board, Outcome current, Temperature temperature, int64_t work
       current = next;
       if (target.measures_pool() && next.overflow > 0) current.peak_op = target.WorstOp(next);
       value = next_value;
-      if (next.overflow <= 0 && board->options.smallest) {
+      if (next.overflow <= 0 && search->options.smallest) {
         target.KeepSmallest(next);
         current = target.Evaluate();
         value = current.cost + weight * current.overflow;

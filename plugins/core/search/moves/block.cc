@@ -4,15 +4,15 @@
 
 namespace memonger {
 
-void ProposeBlock(Board* board, const Outcome&) {
-  Decisions& decisions = board->decisions;
-  const int gap = board->random.Below(decisions.num_gaps());
-  const std::vector<int>& family = board->structure.family(gap);
+void ProposeBlock(Search* search, const Outcome&) {
+  Decisions& decisions = search->decisions;
+  const int gap = search->random.Below(decisions.num_gaps());
+  const std::vector<int>& family = search->structure.family(gap);
   const int size = static_cast<int>(family.size());
   int length = 2;
-  while (length < size && board->random.OneIn(2)) length *= 2;
-  const int begin = board->structure.place_in_family(gap);
-  const int value = board->random.Below(decisions.num_values(gap));
+  while (length < size && search->random.OneIn(2)) length *= 2;
+  const int begin = search->structure.place_in_family(gap);
+  const int value = search->random.Below(decisions.num_values(gap));
   for (int i = begin; i < std::min(size, begin + length); ++i) decisions.Set(family[i], value);
 }
 

@@ -9,14 +9,14 @@ const int kLarge = 2000;
 // Mean of DrawLength.
 const int kLength = 8;
 
-bool HasGaps(const Board& board) { return board.decisions.num_gaps() > 0; }
-bool HasCrossing(const Board& board) { return !board.structure.crossing().empty(); }
+bool HasGaps(const Search& search) { return search.decisions.num_gaps() > 0; }
+bool HasCrossing(const Search& search) { return !search.structure.crossing().empty(); }
 
 struct Move {
   Part part;
-  bool (*possible)(const Board&);
+  bool (*possible)(const Search&);
   int one_in, one_in_if_large;  // moves that come so far in the table
-  void (*propose)(Board*, const Outcome&);
+  void (*propose)(Search*, const Outcome&);
 };
 
 // The first that is drawn is made, and a single one where none is.
@@ -28,15 +28,15 @@ const Move kMoves[] = {
 
 }  // namespace
 
-void ProposeMove(Board* board, const Outcome& current) {
-  const bool large = board->decisions.num_gaps() > kLarge;
+void ProposeMove(Search* search, const Outcome& current) {
+  const bool large = search->decisions.num_gaps() > kLarge;
   for (const Move& move : kMoves) {
-    if (board->Has(move.part) && move.possible(*board) &&
-        board->random.OneIn(large ? move.one_in_if_large : move.one_in)) {
-      return move.propose(board, current);
+    if (search->Has(move.part) && move.possible(*search) &&
+        search->random.OneIn(large ? move.one_in_if_large : move.one_in)) {
+      return move.propose(search, current);
     }
   }
-  ProposeSingle(board, current);
+  ProposeSingle(search, current);
 }
 
 int DrawLength(Random* random, int most) {

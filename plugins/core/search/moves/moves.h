@@ -3,21 +3,21 @@
 #define MEMONGER_CORE_SEARCH_MOVES_MOVES_H_
 
 #include "core/random.h"
-#include "core/search/board.h"
+#include "core/search/search.h"
 
 namespace memonger {
 
 // Makes one move, drawn from the table in moves.cc. `current`: of the decisions before it.
-void ProposeMove(Board* board, const Outcome& current);
+void ProposeMove(Search* search, const Outcome& current);
 
 // One decision, or up to three.
-void ProposeSingle(Board* board, const Outcome& current);
+void ProposeSingle(Search* search, const Outcome& current);
 // One decision for a run of like ops: repeated blocks change together.
-void ProposeBlock(Board* board, const Outcome& current);
+void ProposeBlock(Search* search, const Outcome& current);
 // One decision for a stretch of the forward pass.
-void ProposeStretch(Board* board, const Outcome& current);
+void ProposeStretch(Search* search, const Outcome& current);
 // Two values that are decided differently change places: a checkpoint moves.
-void ProposeShift(Board* board, const Outcome& current);
+void ProposeShift(Search* search, const Outcome& current);
 
 // Length of a stretch, and how far a checkpoint moves: geometric, at most `most`.
 int DrawLength(Random* random, int most);

@@ -19,40 +19,40 @@ const int kOffDefault = 4;
 // How far from the first change the others are, in decisions.
 const int kNear = 10;
 
-int PickDecision(Board* board) {
-  const Decisions& decisions = board->decisions;
-  const int decision = board->random.Below(decisions.size());
-  if (!decisions.is_gap(decision) || !board->simulator->gaps()[decision].trailing ||
-      board->random.OneIn(kTrailing)) {
+int PickDecision(Search* search) {
+  const Decisions& decisions = search->decisions;
+  const int decision = search->random.Below(decisions.size());
+  if (!decisions.is_gap(decision) || !search->simulator->gaps()[decision].trailing ||
+      search->random.OneIn(kTrailing)) {
     return decision;
   }
-  return board->random.Below(decisions.size());
+  return search->random.Below(decisions.size());
 }
 
-int PickFirst(Board* board, const Outcome& current) {
-  const Decisions& decisions = board->decisions;
-  int decision = PickDecision(board);
-  if (current.overflow > 0 && board->random.OneIn(2)) {
+int PickFirst(Search* search, const Outcome& current) {
+  const Decisions& decisions = search->decisions;
+  int decision = PickDecision(search);
+  if (current.overflow > 0 && search->random.OneIn(2)) {
     // Something that is alive at the worst step.
     for (int tries = 0; tries < kTries; ++tries) {
       if (!decisions.is_gap(decision)) break;
-      const Gap& gap = board->simulator->gaps()[decision];
+      const Gap& gap = search->simulator->gaps()[decision];
       if (gap.begin < current.peak_op && gap.end >= current.peak_op) break;
-      decision = PickDecision(board);
+      decision = PickDecision(search);
     }
   } else if (current.overflow <= 0 && !decisions.off_default().empty() &&
-             board->random.OneIn(kOffDefault)) {
+             search->random.OneIn(kOffDefault)) {
     const std::vector<int>& off = decisions.off_default();
-    decision = off[board->random.Below(static_cast<int>(off.size()))];
+    decision = off[search->random.Below(static_cast<int>(off.size()))];
   }
   return decision;
 }
 
 }  // namespace
 
-void ProposeSingle(Board* board, const Outcome& current) {
-  Decisions& decisions = board->decisions;
-  Random& random = board->random;
+void ProposeSingle(Search* search, const Outcome& current) {
+  Decisions& decisions = search->decisions;
+  Random& random = search->random;
   int count = 1;
   if (random.OneIn(kSecond)) ++count;
   if (random.OneIn(kThird)) ++count;
@@ -60,9 +60,9 @@ void ProposeSingle(Board* board, const Outcome& current) {
   for (int i = 0; i < count; ++i) {
     int decision;
     if (i == 0) {
-      decision = first = PickFirst(board, current);
+      decision = first = PickFirst(search, current);
     } else if (random.OneIn(2)) {
-      decision = PickDecision(board);
+      decision = PickDecision(search);
     } else {
       decision =
           std::max(0, std::min(decisions.size() - 1, first + random.Below(2 * kNear + 1) - kNear));

@@ -6,14 +6,14 @@ namespace memonger {
 
 // The stretch is kept; dropped, and kept once made again; or dropped after each op until backward
 // comes to the stretch, or to what follows it.
-void ProposeStretch(Board* board, const Outcome&) {
-  Decisions& decisions = board->decisions;
-  Random& random = board->random;
-  const std::vector<Gap>& gaps = board->simulator->gaps();
-  const std::vector<int>& crossing = board->structure.crossing();
+void ProposeStretch(Search* search, const Outcome&) {
+  Decisions& decisions = search->decisions;
+  Random& random = search->random;
+  const std::vector<Gap>& gaps = search->simulator->gaps();
+  const std::vector<int>& crossing = search->structure.crossing();
   const int size = static_cast<int>(crossing.size()), begin = random.Below(size);
   const int end = std::min(size, begin + DrawLength(&random, size)), length = end - begin;
-  int from = board->simulator->num_ops();
+  int from = search->simulator->num_ops();
   for (int i = begin; i < end; ++i) from = std::min(from, gaps[crossing[i]].end);
   static const Choice values[] = {kDropTransient,  kDropTransient,  kDropTransient,
                                   kDropThenRetain, kDropThenRetain, kKeep};

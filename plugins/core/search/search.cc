@@ -1,11 +1,11 @@
-#include "core/search/board.h"
+#include "core/search/search.h"
 
 #include <utility>
 
 namespace memonger {
 
-Board::Board(Simulator* simulator, const SearchOptions& options, PoolMeter* meter,
-             PollFunction poll)
+Search::Search(Simulator* simulator, const SearchOptions& options, PoolMeter* meter,
+               PollFunction poll)
     : simulator(simulator),
       options(options),
       random(options.seed),
@@ -18,7 +18,7 @@ Board::Board(Simulator* simulator, const SearchOptions& options, PoolMeter* mete
         return poll(best.feasible && bytes >= 0 ? best.cost : -1, best.feasible ? bytes : -1);
       }) {}
 
-const Groups& Board::groups() {
+const Groups& Search::groups() {
   if (!groups_) groups_.reset(new Groups(*simulator, decisions));
   return *groups_;
 }

@@ -1,9 +1,9 @@
 // The parts of a search that its steps work on.
 //
-// Each part has its own state and knows no step. A step is a function of the board: it changes the
+// Each part has its own state and knows no step. A step is a function of the search: it changes the
 // decisions, offers what fits to the target, and ends when the effort is spent.
-#ifndef MEMONGER_CORE_SEARCH_BOARD_H_
-#define MEMONGER_CORE_SEARCH_BOARD_H_
+#ifndef MEMONGER_CORE_SEARCH_SEARCH_H_
+#define MEMONGER_CORE_SEARCH_SEARCH_H_
 
 #include <memory>
 
@@ -18,9 +18,9 @@
 
 namespace memonger {
 
-struct Board {
-  Board(Simulator* simulator, const SearchOptions& options, PoolMeter* meter, PollFunction poll);
-  Board(const Board&) = delete;
+struct Search {
+  Search(Simulator* simulator, const SearchOptions& options, PoolMeter* meter, PollFunction poll);
+  Search(const Search&) = delete;
 
   bool Has(Part part) const { return !(options.without & part); }
   // Found when first asked for; most searches of small graphs never do.
@@ -42,4 +42,4 @@ struct Board {
 
 }  // namespace memonger
 
-#endif  // MEMONGER_CORE_SEARCH_BOARD_H_
+#endif  // MEMONGER_CORE_SEARCH_SEARCH_H_
