@@ -199,7 +199,7 @@ class Plan:
                    for i in self.schedule.variants}
         result = {}
         for index, op in enumerate(self.graph.ops):
-            if op.is_backward:
+            if op.is_backward or not op.runs:  # a place that only variants give work to
                 continue
             parts = [variant[index]] if index in variant else []
             if index in again:

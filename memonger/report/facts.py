@@ -109,8 +109,9 @@ class Facts:
     def ops(self) -> List[OpFacts]:
         """All forward ops, in execution order."""
         decisions = self.plan.decisions
-        return [self._op(index, decisions[op.name]) for index, op in enumerate(self.graph.ops)
-                if not op.is_backward]
+        return [self._op(index, decisions.get(op.name, "keep"))
+                for index, op in enumerate(self.graph.ops) if not op.is_backward
+                and (self.runs[index] or op.name in decisions)]
 
     @cached_property
     def by_name(self) -> Dict[str, OpFacts]:

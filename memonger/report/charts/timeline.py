@@ -135,8 +135,10 @@ def _backward(line: Timeline) -> int:
 
 
 def common_steps(facts: Facts) -> Callable[[Timeline], List[float]]:
-    """Planned steps on the axis of the unplanned ones: repeated runs share the gap before the
-    op that they serve."""
+    """Planned steps on the axis of the unplanned ones.
+
+    Repeated runs, and copies to the host and back, share the gap before the next first run.
+    """
     index_of = {step.op: i for i, step in enumerate(facts.baseline.steps)}
 
     def across(line: Timeline) -> List[float]:
@@ -144,7 +146,7 @@ def common_steps(facts: Facts) -> Callable[[Timeline], List[float]]:
             return list(range(len(line)))
         result, waiting = [], 0
         for step, op in enumerate(line.ops):
-            if facts.runs[op][0] != step:
+            if facts.runs[op][0] != step or op not in index_of:
                 waiting += 1
                 continue
             here = float(index_of[op])

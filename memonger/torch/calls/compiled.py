@@ -31,7 +31,7 @@ from ..pytorch.module_step import (
     parameters_of,
 )
 from ..step.backend import Backend
-from ..step.request import Request, requested, resolved
+from ..step.request import Request, requested, resolved, with_host
 from . import versions
 from .tracing import clear_errors, sizes_of
 from .twin import in_place_of, original, twin_of
@@ -45,7 +45,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
             variants: str = "exact", time_limit: float = 10.0, max_clones: int = 0,
             optimizer: Any = None, optimizer_params: Optional[Mapping[str, Any]] = None,
             dynamic: Optional[bool] = None, progress: Asked = None, in_place: bool = False,
-            max_inputs: Optional[Inputs] = None) -> Any:
+            max_inputs: Optional[Inputs] = None, host: Union[None, str, int] = None,
+            link: Union[None, str, float] = None) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
     Planning happens at the first call, for the inputs of that call, and again for sizes at which
@@ -73,6 +74,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     max_inputs : optional
         Inputs as large as they get, on "meta" if need be: the first plan is for these and serves
         all smaller ones.
+    host, link : optional
+        As for :func:`plan`.
 
     Returns
     -------
@@ -109,6 +112,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
                       variants=variants if plan is None else plan.options.get("variants", "exact"),
                       time_limit=time_limit, max_clones=max_clones,
                       plan=plan, unplanned=budget is None and plan is None)
+    request = with_host(request, host, link, plan)
     backend = Backend(requested(request, costs, optimizer, optimizer_params))
     plain = original(module)
     unplanned = versions.unplanned_backend(request.mode)
@@ -123,6 +127,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
                     time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,
                     optimizer_params=optimizer_params, dynamic=dynamic, max_inputs=max_inputs,
+                    host=host, link=link,
                     progress=progress if isinstance(progress, bool) else None)
     compiled = in_place_of(module, call) if in_place else \
         twin_of(plain, call, again) if isinstance(module, torch.nn.Module) else call

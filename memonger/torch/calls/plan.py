@@ -12,7 +12,7 @@ from ...plans.plan import Budget, Plan
 from ...report.progress import Asked, callback_of, part_of, shows_progress
 from ..pytorch.module_step import Inputs, with_batch
 from ..step.planning import make_plan
-from ..step.request import Request, requested, resolved
+from ..step.request import Request, requested, resolved, with_host
 from ..times import stored_profiles
 from ..times.profile import Profile, measure_ops
 from .tracing import traced
@@ -24,7 +24,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
          max_clones: int = 0, optimizer: Any = None,
          optimizer_params: Optional[Mapping[str, Any]] = None, name: str = "",
          progress: Asked = None, method: str = "auto", keep: Sequence[str] = (),
-         recompute: Sequence[str] = (), overhead: Union[None, str, float] = None) -> Plan:
+         recompute: Sequence[str] = (), overhead: Union[None, str, float] = None,
+         host: Union[None, str, int] = None, link: Union[None, str, float] = None) -> Plan:
     """Plan the training step of a module; nothing runs.
 
     Parameters
@@ -60,6 +61,10 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     keep, recompute : sequence of str
         Ops of the traced graph (shell wildcards allowed) that must, or must not, stay in memory;
         ``plan.decisions`` has their names.
+    host, link : optional
+        Values may lie on the host between forward and backward, in so many bytes (``"16GB"``, or
+        ``"auto"``: half of what is free there), and are copied at the speed ``link``
+        (``"25GB/s"``, the default) while kernels run. In eager mode.
 
     Returns
     -------
@@ -77,7 +82,7 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         variants=variants, max_clones=max_clones, progress=callback_of(progress), method=method,
         keep=keep, recompute=recompute, overhead=overhead), costs,
         optimizer, optimizer_params)
-    return traced(module, inputs, request).plan
+    return traced(module, inputs, with_host(request, host, link)).plan
 
 
 def estimate(module: Any, inputs: Inputs, mode: str = "inductor", optimizer: Any = None,

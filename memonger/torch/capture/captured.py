@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 import torch.fx as fx
 
@@ -45,6 +45,10 @@ class Captured:
     optimizer_bytes: Optional[int] = None
     #: Of gradients that exist before the step, which it adds to.
     gradient_bytes: int = 0
+    #: Of ops that move values to the host and back: what each does, and to which value; and the
+    #: values that they make. See :mod:`memonger.graph.offload`.
+    moves: Mapping[int, Tuple[str, int]] = field(default_factory=dict)
+    value_of: Mapping[int, int] = field(default_factory=dict)
     ops_by_node: Dict[fx.Node, int] = field(init=False)
     #: Of each op that the module's own checkpoints compute again, the number of the checkpoint.
     checkpoints: Dict[int, int] = field(init=False)

@@ -6,12 +6,16 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
 import torch.fx as fx
 
-from ...graph.schedule import Schedule, expand
+from ...graph.in_use import graph_in_use
+from ...graph.offload import WAIT
+from ...graph.schedule import Schedule, Step, expand
+from ...graph.types import Op
 from ..capture.captured import Captured
 from ..capture.fusion import is_small_beside
 from ..capture.operators import run_again
 from ..capture.written import copy_of, with_copies
 from ..pytorch import private_joint, private_ops
+from .offload import written_copy
 
 
 def split(captured: Captured, schedule: Schedule) -> private_joint.Modules:
@@ -92,7 +96,7 @@ class _Writer:
 
     def __init__(self, captured: Captured, schedule: Schedule):
         self.captured, self.schedule = captured, schedule
-        self.graph = captured.graph
+        self.graph = graph_in_use(captured.graph, schedule)
         self.new = fx.Graph()
         self.inputs: Dict[fx.Node, fx.Node] = {}
         #: Copies of inputs that the step writes into, for backward.
@@ -124,15 +128,31 @@ class _Writer:
     def _step(self, index: int, in_backward: bool) -> None:
         step = self.schedule.steps[index]
         op, node = self.graph.ops[step.op], self.captured.nodes[step.op]
+        if step.op in self.captured.moves:
+            self._move(op, step, in_backward)
+            return
         if node is None:
             self.of_step.append(None)
             return
-        sources = {t: s for t, s in zip(op.inputs, step.sources) if s >= 0}
+        sources = {self.captured.value_of.get(t, t): s
+                   for t, s in zip(op.inputs, step.sources) if s >= 0}
         made = self.new.node_copy(node, lambda a: self._value(a, sources, in_backward))
         if index != self.first[step.op]:
             run_again(made)
         private_joint.place(made, in_backward)
         self.of_step.append(made)
+
+    def _move(self, op: Op, step: Step, in_backward: bool) -> None:
+        """An op that moves a value to the host or back, or hands it on."""
+        kind, tensor = self.captured.moves[step.op]
+        read = [self.of_step[source] for source in reversed(step.sources)]
+        value = self.captured.nodes[self.captured.graph.tensors[tensor].producer]
+        assert value is not None
+        made = written_copy(self.new, kind, read, value, in_backward, self.captured.device,
+                            op.inputs[0] != tensor)
+        self.of_step.append(made)
+        if kind == WAIT:  # what is fetched has ended
+            self.of_step[step.sources[-1]] = made
 
     def _value(self, node: fx.Node, sources: Dict[int, int], in_backward: bool,
                wanted: Sequence[int] = ()) -> fx.Node:

@@ -25,6 +25,7 @@ from ..rewrite.apply import kept_whole, split, tagged
 from ..rewrite.dropout import divide_dropout
 from ..rewrite.eager import runner
 from ..rewrite.loss_layers import with_chunks
+from ..rewrite.offload import with_offload
 from ..rewrite.pool_indices import narrow_indices
 from ..times.stored_profiles import stored
 from .any_size import AnySize
@@ -218,6 +219,8 @@ class Backend(Compilation):
                         "auto" if request.measured_s else request.costs, request.name,
                         labels)
         captured.gradient_bytes = self.gradient_bytes
+        if request.host_bytes is not None and not request.unplanned:
+            captured = with_offload(captured, request.link_bytes_per_s)
         captured = with_optimizer(captured, self.optimizer_takes, request.plan)
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)

@@ -98,6 +98,8 @@ class TracedNetwork:
         """Mode, version and a named optimizer, for the plan's file."""
         named = self.request.optimizer
         return {"mode": self.request.mode, "torch": torch.__version__,
+                **({"link_bytes_per_s": self.request.link_bytes_per_s}
+                   if self.captured.moves else {}),
                 "variants": self.request.variants,
                 **({"optimizer": named.name.lower(), "optimizer_params": {
                     name: value * 1 for name, value in named.options.items()

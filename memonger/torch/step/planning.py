@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Optional
+from typing import List, Optional, Tuple
 
 from ...graph.decisions import carried_over, decisions_of
 from ...graph.schedule import Schedule, expand_in_part
@@ -86,7 +86,11 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
     graph, request = network.graph, network.request
     if given.graph.fingerprint == graph.fingerprint:
         return given
-    schedule = _same_decisions(given, graph)
+    schedule = None if given.schedule.variants else _same_decisions(given, graph)
+    if given.schedule.variants and _holds_the_same(given.graph, graph):
+        # Where copies are issued depends on sizes.
+        wanted = _wanted(network.captured, replace(request, budget=given.budget_bytes))
+        return plan_network(network, wanted, started_s)
     if schedule is None:
         raise PlanMismatch(
             "the plan is for another network: it was made with another module, other kinds of "
@@ -105,19 +109,24 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
 def _same_decisions(plan: Plan, other: Graph) -> Optional[Schedule]:
     """The plan's schedule in the graph of the same network at other sizes; None for another one."""
     graph = plan.graph
-
-    def held(of: Graph, *categories: str) -> object:
-        return [(t.category, t.shape) for t in of.tensors if t.category in categories]
-    if held(graph, PARAMETER, BUFFER) != held(other, PARAMETER, BUFFER):
+    if not _holds_the_same(graph, other):
         return None
     # A few operators depend on sizes, such as products with one row.
-    if held(graph, INPUT) == held(other, INPUT) and \
+    if _held(graph, INPUT) == _held(other, INPUT) and \
             {op.kind for op in graph.ops} != {op.kind for op in other.ops}:
         return None
     if [op.kind for op in graph.ops] == [op.kind for op in other.ops]:
         # Op by op: where sizes are symbols, PyTorch numbers names otherwise.
         return expand_in_part(other, decisions_of(graph, plan.schedule))
     return carried_over(graph, plan.schedule, other)
+
+
+def _holds_the_same(graph: Graph, other: Graph) -> bool:
+    return _held(graph, PARAMETER, BUFFER) == _held(other, PARAMETER, BUFFER)
+
+
+def _held(graph: Graph, *categories: str) -> List[Tuple[str, Tuple[int, ...]]]:
+    return [(t.category, t.shape) for t in graph.tensors if t.category in categories]
 
 
 def _plan_of(network: TracedNetwork, wanted: PlanRequest, schedule: Schedule, started_s: float,
@@ -137,6 +146,8 @@ def _wanted(captured: Captured, request: Request) -> PlanRequest:
     # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
     clones = 1 if request.mode == "inductor" else request.max_clones
     return PlanRequest(
-        request.budget, request.overhead, request.method, "none", request.keep,
+        request.budget, request.overhead, request.method,
+        "exact" if captured.moves else "none", request.keep,
         request.recompute, request.time_limit, clones, progress=request.progress,
-        prove=request.prove, without=request.without, given=request.given, notes=request.notes)
+        host_budget_bytes=request.host_bytes, prove=request.prove, without=request.without,
+        given=request.given, notes=request.notes)

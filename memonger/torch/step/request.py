@@ -1,6 +1,7 @@
 """What a call asks for, checked and in bytes."""
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple, Union
 
@@ -9,13 +10,15 @@ import torch
 from ...planning.requests import check_variants
 from ...plans.plan import Budget, Plan, Progress
 from ...util.errors import InputError
-from ...util.units import KNEE, parse_budget, refuse_bare_number
+from ...util.units import KNEE, parse_budget, parse_bytes, parse_rate, refuse_bare_number
 from ..capture.costs import ROOFLINES
 from ..pytorch.module_step import Inputs, device_of
 from ..pytorch.optimizer import Optimizer, optimizer_named
 from ..times.profile import Profile
 
 MODES = ("inductor", "eager")
+#: Speed of a copy between a GPU and pinned memory of the host, one way: of PCIe 4.0 x16, measured.
+LINK_BYTES_PER_S = 25e9
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,9 @@ class Request:
     name: str = ""
     variants: str = "exact"
     plan: Optional[Plan] = None
+    #: Values may lie on the host, in so many bytes, and are copied at this speed; None: none may.
+    host_bytes: Optional[int] = None
+    link_bytes_per_s: float = LINK_BYTES_PER_S
     #: Nothing is planned: the unplanned step.
     unplanned: bool = False
     #: Not even PyTorch's partitioner decides: all values are kept for backward. The slow step that
@@ -59,6 +65,8 @@ class Request:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
         check_variants(self.variants)
         refuse_bare_number(self.budget)
+        if self.host_bytes is not None and self.mode != "eager":
+            raise InputError("values go to the host in mode=\"eager\" alone; give that with host=")
         if self.budget is not None and self.budget != KNEE:
             parse_budget(self.budget, 0)
 
@@ -80,6 +88,27 @@ def with_profile(request: Request, profile: Profile) -> Request:
     """The request with measured times of ops, and what they take while they run."""
     return replace(request, measured_s=profile.times_s, temporary_bytes=profile.known_bytes,
                    costs="profile: %s" % profile.device)
+
+
+def with_host(request: Request, host: Union[None, str, int], link: Union[None, str, float],
+              plan: Optional[Plan] = None) -> Request:
+    """The request with what values may take on the host, and the speed of a copy there or back.
+
+    ``host``: a size, or "auto": half of the host's memory that is free. A plan has its own.
+    """
+    if plan is not None:
+        asked = plan.options
+        return request if asked.get("host_budget_bytes") is None else replace(
+            request, host_bytes=asked["host_budget_bytes"],
+            link_bytes_per_s=asked["link_bytes_per_s"])
+    if host is None:
+        if link is not None:
+            raise InputError("link= is the speed of copies to the host: give host=, too")
+        return request
+    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    host_bytes = free_bytes // 2 if host == "auto" else parse_bytes(host)
+    return replace(request, host_bytes=host_bytes, link_bytes_per_s=LINK_BYTES_PER_S
+                   if link is None else parse_rate(link))
 
 
 def resolved(budget: Budget, module: Any, inputs: Inputs) -> Budget:

@@ -1,0 +1,148 @@
+"""Steps that may move values to the host between forward and backward, and back.
+
+A value that may go is a variant of its maker (:mod:`memonger.graph.clock` has the rules):
+
+* ``store``, on the stream "copy" behind its last reader of forward, makes the host's value;
+* ``wait``, on compute, reads both: behind it the device's memory is free;
+* ``fetch``, on "copy" again, makes the device's value;
+* ``gate``, before its first reader of backward, hands on the value, or what was fetched. All
+  readers of backward read the gate, so that no variant changes an op that another one changes.
+
+The first three are places in the order of ops that only the variant gives work to.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .offers import Offer, offering
+from .records import Implementation, Inplace, Op
+from .types import Graph
+
+#: Name of the variants.
+OFFLOAD = "offload"
+STORE, WAIT, FETCH, GATE = KINDS = ("store", "wait", "fetch", "gate")
+#: A value is worth a copy if it has this share of the bytes of all values of forward, and so many
+#: ops lie between its maker and its first reader of backward.
+LEAST_SHARE, LEAST_OPS = 1e-3, 6
+#: A copy has this multiple of its own seconds to end while compute goes on: copies queue.
+ROOM = 2.0
+
+
+class Move(NamedTuple):
+    """A value, and the ops before which its copies are issued and waited for."""
+
+    tensor: int
+    store: int
+    wait: int
+    fetch: int
+    gate: int
+
+
+@dataclass(frozen=True)
+class Offloading:
+    """A graph that offers to move values, and what its ops and tensors are."""
+
+    graph: Graph
+    #: For each op the one that it was before; None for those of moves.
+    before: Tuple[Optional[int], ...]
+    #: Kind of each op of a move, and the value that it is about.
+    part_of: Dict[int, Tuple[str, int]]
+    #: What was stored, fetched or handed on, and the value that it is.
+    value_of: Dict[int, int]
+
+
+def with_offers(graph: Graph, bytes_per_s: float,
+                may_move: Callable[[int], bool] = lambda tensor: True) -> Offloading:
+    """The graph with a variant for each value that is worth moving.
+
+    ``bytes_per_s``: speed of a copy, one way. ``may_move``: of a tensor whether it can.
+    O(ops + tensors) time, beside the seconds that moves wait for.
+    """
+    return _laid(graph, _moves(graph, bytes_per_s, may_move), bytes_per_s)
+
+
+def _moves(graph: Graph, bytes_per_s: float, may_move: Callable[[int], bool]) -> List[Move]:
+    """Where each value that is worth it would be copied."""
+    first = next((i for i, op in enumerate(graph.ops) if op.is_backward), len(graph.ops))
+    made = [i for i, t in enumerate(graph.tensors) if 0 <= t.producer < first and t.pooled]
+    least_bytes = max(1, LEAST_SHARE * sum(graph.tensors[i].size_bytes for i in made))
+    views = {t.storage_of for t in graph.tensors}
+    result = []
+    for number in made:
+        tensor = graph.tensors[number]
+        late = [r for r in graph.consumers[number] if r >= first]
+        if tensor.size_bytes < least_bytes or not late or late[0] - tensor.producer < LEAST_OPS \
+                or number in graph.output_set or number in views or tensor.storage_of >= 0 \
+                or not may_move(number):
+            continue
+        room_s = ROOM * tensor.size_bytes / bytes_per_s
+        store = 1 + max([tensor.producer] + [r for r in graph.consumers[number] if r < first])
+        wait, passed_s = store, 0.0
+        while wait < first and passed_s < room_s:
+            passed_s += graph.ops[wait].time_s
+            wait += 1
+        fetch, passed_s = late[0], 0.0
+        while fetch > first and passed_s < room_s:
+            fetch -= 1
+            passed_s += graph.ops[fetch].time_s
+        result.append(Move(number, store, wait, fetch, late[0]))
+    return result
+
+
+def _laid(graph: Graph, moves: Sequence[Move], bytes_per_s: float) -> Offloading:
+    """The graph with the ops of moves in its order, and their variants."""
+    at: Dict[int, List[Tuple[str, int]]] = {}
+    for kind in KINDS:
+        for number, move in enumerate(moves):
+            at.setdefault(getattr(move, kind), []).append((kind, number))
+    ops: List[Op] = []
+    before: List[Optional[int]] = []
+    new = {-1: -1}
+    slot: Dict[Tuple[str, int], int] = {}
+    for index in range(len(graph.ops) + 1):
+        for kind, number in at.get(index, ()):
+            slot[kind, number] = len(ops)
+            name = "%s:%s" % (kind, graph.tensors[moves[number].tensor].name)
+            ops.append(Op.of(name, kind, (), (), kind in (FETCH, GATE), runs=False,
+                             not_recomputable_because="a copy",
+                             stream="copy" if kind in (STORE, FETCH) else "compute"))
+            before.append(None)
+        if index < len(graph.ops):
+            new[index] = len(ops)
+            ops.append(graph.ops[index])
+            before.append(index)
+    ops = [op if of is None else replace(
+        op, forward_op=new[op.forward_op], control_deps=tuple(new[d] for d in op.control_deps))
+        for op, of in zip(ops, before)]
+    tensors = [replace(t, producer=new[t.producer]) for t in graph.tensors]
+    offers, value_of = [], {}
+    rename = (Inplace(0, 0, True),)
+    for number, move in enumerate(moves):
+        value, like = move.tensor, tensors[move.tensor]
+        host, back, gate = range(len(tensors), len(tensors) + 3)
+        tensors += [replace(like, name="host:" + like.name, producer=slot[STORE, number],
+                            space="host"),
+                    replace(like, name="back:" + like.name, producer=slot[FETCH, number]),
+                    replace(like, name="gate:" + like.name, producer=slot[GATE, number])]
+        value_of.update(dict.fromkeys((host, back, gate), value))
+        copy_s = like.size_bytes / bytes_per_s
+        handed = slot[GATE, number]
+        ops[handed] = ops[handed].changed(inputs=(value,), outputs=(gate,), runs=True,
+                                          inplace=rename)
+        for reader in (new[r] for r in graph.consumers[value] if graph.ops[r].is_backward):
+            ops[reader] = replace(ops[reader], implementations=tuple(replace(
+                own, inputs=tuple(gate if t == value else t for t in own.inputs))
+                for own in ops[reader].implementations))
+        offers.append(Offer(OFFLOAD, like.producer, (
+            (slot[STORE, number], Implementation((value,), (host,), time_s=copy_s)),
+            (slot[WAIT, number], Implementation((value, host), ())),
+            (slot[FETCH, number], Implementation((host,), (back,), time_s=copy_s)),
+            (handed, Implementation((back,), (gate,), inplace=rename)))))
+    variants = tuple(replace(v, op=new[v.op], choices=tuple(
+        (new[op], choice) for op, choice in v.choices)) for v in graph.variants)
+    laid = offering(replace(graph, ops=tuple(ops), tensors=tuple(tensors), variants=variants),
+                    offers)
+    laid.check()
+    return Offloading(laid, tuple(before), {
+        op: (kind, moves[number].tensor) for (kind, number), op in slot.items()}, value_of)

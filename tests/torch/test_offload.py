@@ -1,0 +1,124 @@
+"""Values that lie on the host between forward and backward: ``host=`` and ``link=``."""
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+import torch.nn as nn
+from torch_nets import Attention, Convolutions, images, same, sentences, trained
+
+import memonger.torch as mt
+from memonger.errors import InfeasibleBudget, InputError, UnitError
+from memonger.torch.pytorch.allocations import peak_bytes
+
+CASES = [(Convolutions, images, "80%"), (Attention, sentences, "85%")]
+HOST = {"mode": "eager", "costs": "reference", "host": "1GB", "link": "25TB/s", "time_limit": 2}
+
+
+class Layers(nn.Module):
+    """Products that take long beside the copies of what they make."""
+
+    def __init__(self, layers=8, width=1024):
+        super().__init__()
+        self.layers = nn.Sequential(*[
+            nn.Sequential(nn.Linear(width, width), nn.GELU()) for _ in range(layers)])
+
+    def forward(self, x):
+        return self.layers(x).square().mean()
+
+
+def offloaded(plan):
+    return [plan.graph.variants[k].name for k in plan.schedule.variants]
+
+
+@pytest.mark.parametrize("net,inputs,budget", CASES)
+def test_training_is_that_of_the_module(net, inputs, budget):
+    module, x = net(), inputs()
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, budget, **HOST)
+    numbers = trained(planned, module, x)
+    [plan] = mt.plans(planned)
+    assert "offload" in offloaded(plan) and plan.host_bytes > 0
+    assert same(numbers, trained(twin, twin, x))
+
+
+@pytest.mark.parametrize("net,inputs,budget", CASES)
+def test_the_allocator_hands_out_what_is_predicted(net, inputs, budget):
+    module, x = net(), inputs()
+    # What kernels take while they run is measured unless costs are those of another device.
+    planned = mt.compile(module, budget, **{**HOST, "costs": "auto"})
+
+    def step():
+        module.zero_grad()
+        planned(*x).backward()
+    step()
+    module.zero_grad()
+    [plan] = mt.plans(planned)
+    gradient_of_loss = 4  # counts as there before the step
+    assert peak_bytes(step, torch.device("cpu")) == plan.pool_bytes + gradient_of_loss
+    assert plan.total_bytes <= plan.budget_bytes
+
+
+def test_copies_beside_kernels_cost_a_fraction_of_recomputation():
+    with torch.device("meta"):
+        module, x = Layers(), torch.empty(4096, 1024)
+    alone = mt.plan(module, (x,), "50%", "eager", costs="reference")
+    plan = mt.plan(module, (x,), "50%", "eager", costs="reference", host="16GB", link="25GB/s")
+    assert 0 < alone.overhead and plan.overhead <= alone.overhead / 5
+    assert plan.bound <= plan.overhead
+    assert plan.total_bytes <= plan.budget_bytes == alone.budget_bytes
+    assert plan.baseline_total_bytes == alone.baseline_total_bytes
+
+
+@pytest.mark.parametrize("host", [0, 3 * 4096 * 1024 * 4])
+def test_values_on_the_host_stay_within_its_budget(host):
+    with torch.device("meta"):
+        module, x = Layers(), torch.empty(4096, 1024)
+    plan = mt.plan(module, (x,), "50%", "eager", costs="reference", host=host, link="25GB/s")
+    assert plan.host_bytes <= host and bool(plan.host_bytes) == bool(host)
+
+
+def test_slow_copies_are_not_taken():
+    with torch.device("meta"):
+        module, x = Layers(), torch.empty(4096, 1024)
+    plan = mt.plan(module, (x,), "60%", "eager", costs="reference", host="16GB", link="1MB/s")
+    assert not offloaded(plan) and plan.schedule.recomputed()
+
+
+def test_a_plan_is_told_saved_and_followed(tmp_path):
+    module, x = Attention(), sentences()
+    plan = mt.plan(module, x, "85%", **HOST)
+    assert offloaded(plan)
+    assert str(plan) and plan.explain(next(iter(plan.decisions)))
+    assert "offload" in set(plan.decisions.values())
+    assert not any(name.startswith(("store:", "wait:")) for name in plan.decisions)
+    path = str(tmp_path / "plan.json")
+    plan.save(path)
+    twin = copy.deepcopy(module)
+    followed = mt.compile(module, plan=path)
+    numbers = trained(followed, module, x)
+    assert mt.plans(followed)[0].schedule == plan.schedule
+    assert same(numbers, trained(twin, twin, x))
+    plan.report(str(tmp_path / "plan.html"))
+
+
+def test_other_sizes_keep_the_budget():
+    module = Attention()
+    planned = mt.compile(module, mt.plan(module, sentences(16), "90%", "eager").budget_bytes,
+                         **HOST)
+    for batch in (8, 16, 4):
+        planned(*sentences(batch)).backward()
+    assert all(plan.total_bytes <= plan.budget_bytes for plan in mt.plans(planned))
+
+
+def test_what_cannot_be_asked_is_said():
+    module, x = Attention(), sentences()
+    with pytest.raises(InputError, match="eager"):
+        mt.plan(module, x, "80%", host="1GB")
+    with pytest.raises(InputError, match="give host="):
+        mt.plan(module, x, "80%", "eager", link="25GB/s")
+    with pytest.raises(UnitError):
+        mt.compile(module, "80%", "eager", host="1GB", link="25GB")
+    with pytest.raises(InfeasibleBudget):
+        mt.plan(module, x, "1%", **HOST)
