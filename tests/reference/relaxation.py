@@ -13,7 +13,7 @@ Variables, each of which is 0 or 1 in a plan and anything between in the relaxat
 * ``variant[m]``: the ops of variant ``m`` run as it says;
 * ``taken[v, j]``: the op that ends window ``j`` works in the memory of ``v``, which is gone then;
 * ``again[o, n, s]``: op ``o`` runs again somewhere in span ``s`` of windows;
-* ``length[j]``, any number: how long compute takes for window ``j``, waits included.
+* ``length[k]``, any number: how long compute takes for piece ``k`` of a window, waits included.
 """
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from memonger.graph.clock import STREAMS
 from memonger.graph.streams import OtherRun, Waits
 from memonger.solve.mip.highs_runs import import_highspy, quiet
 from memonger.solve.mip.problem import Reduced
+from memonger.solve.mip.streams import ends_of_pieces
 
 
 class Relaxation:
@@ -50,7 +51,7 @@ class Relaxation:
         for span in spans:
             self.a_span_is_one_window(*span)
         if self.graph.has_streams:
-            self.a_window_is_as_long_as_what_compute_runs()
+            self.pieces_are_as_long_as_what_compute_runs()
             self.copies_take_place_between_issue_and_wait()
 
     def solve(self) -> float:
@@ -75,8 +76,9 @@ class Relaxation:
         self.variant = {m: self.new() for m in reduced.variants}
         self.reuse_at = {self.window(reuse.op): reuse for reuse in reduced.inplace_reuses
                          if reuse.op in self.ends}
+        self.cuts = ends_of_pieces(self.graph, self.ends)
         self.length = [self.model.addVariable(0, float("inf"))
-                       for _ in range(len(self.ends) + 1)]
+                       for _ in range(len(self.cuts) + 1)]
         self.taken = {(v, j): self.new() for j, reuse in self.reuse_at.items()
                       for v, _ in reuse.sources}
 
@@ -100,7 +102,7 @@ class Relaxation:
 
     # ------------------------------------------------------------------ objective
     def time(self) -> Any:
-        """Extra time: reruns, and what variants add. With several streams all windows together."""
+        """Extra time: reruns, and what variants add. With several streams all pieces together."""
         if self.graph.has_streams:
             return self.sum(self.length) - self.graph.time_s
         ways, ops = self.reduced.implementations, self.graph.ops
@@ -176,34 +178,51 @@ class Relaxation:
             for v, _ in reuse.sources:
                 self.model.addConstr(self.taken[v, j] <= self.live.get((v, j), 0.0))
 
-    def runs_of(self, stream: str) -> Iterator[Tuple[int, int, float, Any]]:
-        """What a stream may run: window of issue and of the first wait, time, and whether."""
+    def piece(self, op: int) -> int:
+        """The piece of a window in which an op runs first."""
+        return bisect_left(self.cuts, op)
+
+    def pieces(self, j: int) -> Tuple[int, int]:
+        """First and last piece of a window."""
+        return (self.piece(self.ends[j - 1]) + 1 if j else 0,
+                self.piece(self.ends[j]) if j < len(self.ends) else len(self.cuts))
+
+    def first_runs(self, stream: str) -> Iterator[Tuple[int, int, float, Any]]:
+        """What a stream may run: piece of issue and of the first wait, time, and whether."""
         waits = Waits(self.graph.ops, self.graph.tensors, self.graph.variants)
         for o, op in enumerate(self.graph.ops):
             for n, way in enumerate(self.reduced.implementations[o] if op.stream == stream else ()):
-                if way.runs:
-                    wait = waits.first_wait(OtherRun(o, way, self.reduced.variant_of[o][n]))
-                    yield self.window(o), self.window(wait), way.time_s, self.runs_as(o, [n])
+                run = OtherRun(o, way, self.reduced.variant_of[o][n])
+                last = o if stream == "compute" else waits.first_wait(run)
+                yield self.piece(o), self.piece(last), way.time_s, self.runs_as(o, [n])
+
+    def reruns(self, stream: str) -> Iterator[Tuple[int, int, float, Any]]:
+        """The same of reruns: somewhere in a window, read right behind."""
         for (o, n, j), x in self.rerun.items():
             if self.graph.ops[o].stream == stream:
-                yield j, j, self.reduced.implementations[o][n].time_s, x
+                yield (*self.pieces(j), self.reduced.implementations[o][n].time_s, x)
 
-    def a_window_is_as_long_as_what_compute_runs(self) -> None:
-        runs: Dict[int, List[Any]] = defaultdict(list)
-        for j, _, time_s, x in self.runs_of("compute"):
-            runs[j].append(time_s * x)
-        for j, length in enumerate(self.length):
-            self.add_at_least(length, self.sum(runs[j]))
+    def pieces_are_as_long_as_what_compute_runs(self) -> None:
+        """First runs in each piece, and with reruns in each window."""
+        runs, reruns = list(self.first_runs("compute")), list(self.reruns("compute"))
+        for k in range(len(self.length)):
+            self.span_is_as_long_as(k, k, runs)
+        for j in range(len(self.ends) + 1):
+            self.span_is_as_long_as(*self.pieces(j), runs + reruns)
 
     def copies_take_place_between_issue_and_wait(self) -> None:
-        """All runs of a stream that are issued and waited for in a span of windows."""
+        """All runs of a stream that are issued and waited for in a span of pieces."""
         for stream in STREAMS[1:]:
-            runs = list(self.runs_of(stream))
-            for begin in range(len(self.length)):
+            runs = [*self.first_runs(stream), *self.reruns(stream)]
+            for begin in range(len(self.length) if runs else 0):
                 for end in range(begin, len(self.length)):
-                    inside = self.sum(time_s * x for issue, wait, time_s, x in runs
-                                      if begin <= issue and wait <= end)
-                    self.add_at_least(self.sum(self.length[begin:end + 1]), inside)
+                    self.span_is_as_long_as(begin, end, runs)
+
+    def span_is_as_long_as(self, begin: int, end: int, runs: Sequence[Any]) -> None:
+        self.add_at_least(
+            self.sum(self.length[begin:end + 1]),
+            self.sum(time_s * x for first, last, time_s, x in runs
+                     if begin <= first and last <= end))
 
     def add_at_least(self, left: Any, right: Any) -> None:
         """A row without what is left where times cancel: HiGHS takes no coefficients so small."""

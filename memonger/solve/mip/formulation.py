@@ -18,7 +18,7 @@ point that a schedule is in them.
 A value is *at hand* in a window if it was live at the window's start, is made in the window, or
 is rerun in it. Reads, reruns and lives all need values at hand; the live bytes at each constrained
 op stay within the budget; the time of reruns and variants is minimised, or with several streams
-that of windows (:mod:`memonger.solve.mip.streams`).
+that of pieces of windows (:mod:`memonger.solve.mip.streams`).
 
 Every schedule that fits the budget gives a feasible 0/1 point that costs no more, whatever the
 windows are: so any lower bound of this program is a lower bound for all schedules. Few windows
