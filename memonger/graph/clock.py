@@ -18,7 +18,8 @@ long as the last stream does. With one stream that is the sum of all times.
 last step that reads it; then whatever is issued next may have them. That is safe on a device only
 if compute has waited for other streams by then. So whatever a step of another stream than compute
 reads or makes in device memory is also read by a later step of compute, its *guard*, which reads a
-value that the step makes, and so waits for it. :func:`memonger.graph.streams.check_streams` refuses
+value that the step makes, and so waits for it; outputs of the training step, which are never freed,
+need none. :func:`memonger.graph.streams.check_streams` refuses
 graphs whose steps could be without a guard, and the check of each plan looks for it again. Then no
 two steps touch the same bytes at a time, however long kernels and copies take: bytes known before
 the run are never exceeded.

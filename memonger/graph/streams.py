@@ -20,8 +20,8 @@ class OtherRun(NamedTuple):
     variant: int
 
 
-def check_streams(ops: Sequence[Op], tensors: Sequence[Tensor],
-                  variants: Sequence[Variant]) -> None:
+def check_streams(ops: Sequence[Op], tensors: Sequence[Tensor], variants: Sequence[Variant],
+                  outputs: Sequence[int]) -> None:
     """Look for steps of other streams than compute that plans could leave without a guard.
 
     O(ops + the steps of other streams x readers of what they touch) time.
@@ -40,7 +40,7 @@ def check_streams(ops: Sequence[Op], tensors: Sequence[Tensor],
     _check_order(ops)
     waits = Waits(ops, tensors, variants)
     for run in waits.other_runs():
-        _check_run(waits, tensors, run)
+        _check_run(waits, tensors, outputs, run)
 
 
 def unplanned_times(ops: Iterable[Op]) -> Times:
@@ -140,7 +140,8 @@ def _check_order(ops: Sequence[Op]) -> None:
                                  "makes" % (op.name, other.name, other.stream))
 
 
-def _check_run(waits: Waits, tensors: Sequence[Tensor], run: OtherRun) -> None:
+def _check_run(waits: Waits, tensors: Sequence[Tensor], outputs: Sequence[int],
+               run: OtherRun) -> None:
     op = waits.ops[run.op]
     if run.how.workspace_bytes:
         raise ValueError("op %r of stream %r cannot have a workspace: give it an output of as many "
@@ -154,7 +155,10 @@ def _check_run(waits: Waits, tensors: Sequence[Tensor], run: OtherRun) -> None:
             raise ValueError("op %r of stream %r may run again: it must read nothing in the pool, "
                              "and make one value that compute reads" % (op.name, op.stream))
     for tensor, how in [*((t, "reads") for t in reads), *((t, "makes") for t in makes)]:
-        if next(waits.guards(run, tensor), -1) < 0:
+        lasts = tensor in outputs and not any(
+            waits.ops[maker].recomputable and not waits.ops[maker].is_backward
+            for maker in waits.makers[tensor])
+        if not lasts and next(waits.guards(run, tensor), -1) < 0:
             raise ValueError(
                 "op %r of stream %r %s %r, and no later op of compute reads that and what the op "
                 "makes in every plan: add one that waits for it"

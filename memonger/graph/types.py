@@ -275,7 +275,7 @@ class Graph:
                 self._check_view(number)
         if sum(record.size_bytes for record in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
-        check_streams(self.ops, self.tensors, self.variants)
+        check_streams(self.ops, self.tensors, self.variants, self.outputs)
 
     def _check_host(self, op: Op, own: Implementation) -> None:
         """Raise ValueError where a value on the host is made twice, or shares memory."""

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Tuple
 
+from ..graph.clock import Times
 from ..graph.in_use import effective_ops
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
@@ -58,6 +59,9 @@ class Timeline:
     by_category: Mapping[str, Tuple[int, ...]]
     #: Temporary memory of the op that runs; outside the pool.
     workspace_bytes: Tuple[int, ...]
+    #: When each step runs, in seconds from the start of the first; see
+    #: :mod:`memonger.graph.clock`.
+    times: Times
     #: All buffers together: what the executor allocates.
     pool_bytes: int
     peak_live_bytes: int
@@ -128,7 +132,8 @@ def timeline(graph: Graph, schedule: Schedule, storage_model: str = "best") -> T
     return Timeline(
         step_names(graph, schedule), tuple(s.op for s in program.steps),
         tuple(graph.ops[s.op].is_backward for s in program.steps), live, buffers, by_category,
-        tuple(ops[s.op].workspace_bytes for s in program.steps), storage.pool_bytes,
+        tuple(ops[s.op].workspace_bytes for s in program.steps), schedule.times(graph),
+        storage.pool_bytes,
         storage.peak_live_bytes, storage.step_of_peak, graph, storage)
 
 

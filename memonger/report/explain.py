@@ -14,6 +14,7 @@ from ..util.errors import UnknownOpError
 from ..util.messages import listed
 from .facts import Facts, OpFacts
 from .formatting import Units, counted, format_percent, ordinal
+from .streams import transfer_lines
 
 #: A plan, the name of an op and the variants asked for to lines about variants that the plan was
 #: not offered.
@@ -36,6 +37,7 @@ def explain(plan: Plan, op: str, reasons: Optional[Reasons] = None) -> str:
         raise UnknownOpError(unknown_op(plan, op))
     lines = [_headline(facts, fact)]
     lines += ["  " + line for line in _memory(facts, fact) + _cost(facts, fact)
+              + transfer_lines(facts, fact)
               + _dependencies(facts, fact) + _remarks(facts, fact)
               + _variants(facts, fact, reasons)]
     return "\n".join(lines)

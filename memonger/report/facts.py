@@ -188,7 +188,10 @@ class Facts:
 
     @property
     def extra_shares(self) -> Tuple[float, float]:
-        """Of the unplanned step: what repeated runs and what variants add; in all the overhead."""
+        """Of the unplanned step: what repeated runs and what variants add; in all the overhead.
+
+        With several streams the second also holds what is hidden beside compute or waited for.
+        """
         base_s = self.plan.graph.time_s
         again = self.recomputed_s / base_s if base_s > 0 else 0.0
         return again, self.plan.overhead - again

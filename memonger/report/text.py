@@ -29,6 +29,7 @@ from .formatting import (
     table,
 )
 from .measured import measured_words
+from .streams import stream_lines
 
 
 def summary(plan: Plan, path: Optional[str] = None) -> str:
@@ -48,6 +49,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     lines += _saved(facts)
     lines += _search_lines(facts)
     lines += _what_was_done(facts)
+    lines += stream_lines(plan)
     if plan.measured:
         lines += ["measured: " + words for words in measured_words(plan.measured)]
     if not Units.of(plan).plain:
@@ -185,7 +187,8 @@ def _what_was_done(facts: Facts) -> List[str]:
     if used:
         words.append("%s (%s; %s)" % (
             counted(sum(used.values()), "variant"),
-            of_variants if plan.time_is_known else UNKNOWN_TIME,
+            of_variants + " with waits" * plan.graph.has_streams
+            if plan.time_is_known else UNKNOWN_TIME,
             ", ".join("%s: %d" % item for item in sorted(used.items()))))
     words.append("times: " + costs_words(plan.costs))
     return [" · ".join(words)]

@@ -15,7 +15,7 @@ from memonger.memory.storage import plan_storage
 from memonger.plans.plan import Plan
 from memonger.plans.validate import Problem, chosen_ops, structure
 
-from . import liveness
+from . import clock, liveness
 
 #: Offsets in an arena are multiples of this number of bytes.
 ALIGNMENT = 64
@@ -90,7 +90,8 @@ def _totals(graph: Graph, schedule: Schedule, running: Sequence[Op],
             storage: str, pool_bytes: Optional[int], time_s: Optional[float],
             budget_bytes: Optional[int], fixed_bytes: int) -> List[Problem]:
     found = []
-    needed_s = math.fsum(op.time_s for op in running)
+    needed_s = clock.time_s(graph, schedule) if graph.has_streams \
+        else math.fsum(op.time_s for op in running)
     if time_s is not None and not math.isclose(needed_s, time_s, rel_tol=1e-9, abs_tol=1e-15):
         found.append(Problem(Claim.TIME, "it takes %.9g s, claimed are %.9g s" % (
             needed_s, time_s)))

@@ -203,7 +203,7 @@ class Lengths(Family):
         least = times.pop(-1) - self.unplanned_s[begin:end + 1].sum() / self.unit_s
         small = [column for column, time in times.items() if abs(time) < _SMALL]
         least += sum(min(0.0, times.pop(column)) for column in small)
-        number = rows.open(np.array([least]), np.array([np.inf]))
+        number = rows.open([least], [np.inf])
         pieces = self.base + np.arange(begin, end + 1)
         rows.add(np.repeat(number, len(pieces)), pieces, 1.0)
         rows.add(np.repeat(number, len(times)), np.array(list(times), dtype=np.int64),
