@@ -76,8 +76,8 @@ class Graph:
 
     @cached_property
     def num_forward(self) -> int:
-        """Number of forward ops, in all phases."""
-        return sum(not op.is_backward for op in self.ops)
+        """Number of forward ops, in all phases, without those that variants alone run."""
+        return sum(not op.is_backward and op.runs for op in self.ops)
 
     @cached_property
     def consumers(self) -> Tuple[Tuple[int, ...], ...]:

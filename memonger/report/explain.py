@@ -46,6 +46,8 @@ def explain(plan: Plan, op: str, reasons: Optional[Reasons] = None) -> str:
 def unknown_op(plan: Plan, name: str) -> str:
     """Say which names are close to one that is no forward op."""
     names = list(plan.graph.op_index)
+    if name in plan.graph.op_index:
+        return "%r runs in variants alone, and the plan uses none of these" % name
     if name in {o.name for o in plan.graph.ops}:
         return "%r is an op of backward; decisions are made for forward ops" % name
     name = str(name)
@@ -84,7 +86,7 @@ def _memory(facts: Facts, fact: OpFacts) -> List[str]:
     lines = []
     runs = facts.runs[fact.op]
     if fact.again:
-        before = [s for s in facts.readers[runs[0]] if s < facts.backward_start]
+        before = [s for s in facts.readers[runs[0]] if not facts.is_late(s)]
         last = max(before, default=runs[0])
         gone = "not held from step %d to %d (%s)" % (
             last, runs[1], " and ".join(facts.step_name(s) for s in runs[1:3]))

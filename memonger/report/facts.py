@@ -97,17 +97,15 @@ class Facts:
                 result[source].append(index)
         return result
 
-    @cached_property
-    def backward_start(self) -> int:
-        """The first step of backward; the number of steps where there is none."""
-        steps = self.plan.schedule.steps
-        return next((i for i, step in enumerate(steps) if self.graph.ops[step.op].is_backward
-                     or self.runs[step.op][0] != i), len(steps))
+    def is_late(self, step: int) -> bool:
+        """Whether a step belongs to a backward pass: a backward op's, or a forward op's again."""
+        op = self.plan.schedule.steps[step].op
+        return self.graph.ops[op].is_backward or self.runs[op][0] != step
 
     # ------------------------------------------------------------------ ops
     @cached_property
     def ops(self) -> List[OpFacts]:
-        """All forward ops, in execution order."""
+        """All forward ops, in execution order, without those that only unused variants run."""
         decisions = self.plan.decisions
         return [self._op(index, decisions.get(op.name, "keep"))
                 for index, op in enumerate(self.graph.ops) if not op.is_backward
@@ -135,7 +133,7 @@ class Facts:
         """Steps of backward that read what the first run of an op made."""
         if not self.runs[index]:
             return []
-        return [s for s in self.readers[self.runs[index][0]] if s >= self.backward_start]
+        return [s for s in self.readers[self.runs[index][0]] if self.is_late(s)]
 
     def _held_bytes(self, index: int) -> int:
         late = self.late_readers(index)

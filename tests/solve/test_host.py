@@ -22,16 +22,21 @@ from memonger.solve.search.native import NativeSearch
 from memonger.util.errors import InfeasibleBudget
 
 
-def with_copies(graph: Graph, share: float, gates: bool = True, least_ops: int = 6) -> Graph:
-    """The graph with variants that move values to the host, on the stream of kernels.
+def with_copies(graph: Graph, share: float, gates: bool = True, least_ops: int = 6,
+                stream: str = "compute") -> Graph:
+    """The graph with variants that move values to the host, by default among the kernels.
 
     ``share``: of forward's time, what copying all of its values takes.
     """
     forward = sum(t.size_bytes for t in graph.tensors
                   if t.producer >= 0 and not graph.ops[t.producer].is_backward)
     per_byte = share * graph.forward_time_s / max(forward, 1)
-    graph = offloading(graph, moves(graph, 0.0, {}, least_ops=least_ops), per_byte, gates)
-    return replace(graph, ops=tuple(replace(op, stream="compute") for op in graph.ops))
+    ahead = 0.0 if stream == "compute" else graph.forward_time_s / 20
+    chosen = moves(graph, ahead, dict.fromkeys(range(len(graph.tensors)), ahead),
+                   least_ops=least_ops)
+    graph = offloading(graph, chosen, per_byte, gates)
+    return graph if stream == "copy" else replace(
+        graph, ops=tuple(replace(op, stream=stream) for op in graph.ops))
 
 
 @lru_cache(maxsize=None)
@@ -60,6 +65,20 @@ def test_offloading_under_two_budgets_costs_less_than_recomputation_alone(method
         assert any(graph.variants[v].name == "offload" for v in plan.schedule.variants)
         costs.append(plan.overhead)
     assert costs[2] <= costs[1] + 0.002 and costs[1] < 0.9 * costs[0]
+
+
+def test_copies_beside_compute_keep_the_host_and_cost_less():
+    beside = with_copies(transformer(2), 0.2, stream="copy")
+    beside.check()
+    limit = int(0.5 * on_host(beside))
+    plans = [plan_graph(graph, "50%", "auto", time_limit_s=3, host_budget_bytes=limit)
+             for graph in (offloadable(), beside)]
+    for plan in plans:
+        assert 0 < liveness.host_peak(plan.graph, plan.schedule) <= limit
+        assert plan.total_bytes <= plan.budget_bytes
+        assert liveness.examine(plan.graph, plan.schedule).peak() == plan.pool_bytes
+        assert plan.bound <= plan.overhead + 1e-9
+    assert plans[1].overhead < plans[0].overhead
 
 
 @pytest.mark.parametrize("method", ["auto", "local", "milp"])

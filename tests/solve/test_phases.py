@@ -30,7 +30,8 @@ def test_phases_are_passes_in_the_order_of_execution():
     assert names == ["forward", "backward", "forward 2", "backward 2"]
     nested = laid([part, part], NESTED)
     assert [(p.first_op, p.is_backward) for p in nested.phases] == [(0, False), (8, True)]
-    assert nested.first_backward == nested.num_forward == 8
+    assert nested.first_backward == nested.num_forward == 8 and replace(
+        nested, ops=(nested.ops[0].changed(runs=False), *nested.ops[1:])).num_forward == 7
     with pytest.raises(ValueError, match="not forward, backward, forward 2, backward 2"):
         replace(laid([part, part], IN_A_ROW), pools="cached_op").check()
 

@@ -204,7 +204,7 @@ class _Painter:
     def _add_nodes(self, clones: bool, parameters: bool) -> None:
         steps = self.facts.plan.schedule.steps
         if not clones:
-            steps = tuple(step for i, step in enumerate(steps) if i < self.facts.backward_start)
+            steps = tuple(step for i, step in enumerate(steps) if not self.facts.is_late(i))
         for index, step in enumerate(steps):
             self.members.setdefault(self._key(step.op, self._run(index)), []).append(step.op)
         shown = {"input"} | ({"parameter", "aux"} if parameters else set())
@@ -310,8 +310,8 @@ class _Painter:
         there, other = self._block(steps[source].op)
         if here is not None and here is there and block != other:
             return "carry"
-        backward = self.facts.backward_start
-        return "held" if source < backward <= target else ""
+        late = self.facts.is_late
+        return "held" if late(target) and not late(source) else ""
 
     # ------------------------------------------------------------------ segments
     def _frame_segments(self) -> None:
