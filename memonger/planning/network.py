@@ -1,6 +1,13 @@
-"""What planning asks of a network that a frontend read."""
+"""What planning asks of a network that a frontend read.
+
+A frontend answers five questions: ``graph``, ``unplanned``, ``pool_within``, ``apply`` and
+``confirm``. The others have answers that fit where values have memory of their own, and where
+nothing but the graph says what a plan takes; a frontend gives its own where that is not so. How its
+plans are shown and checked when they are read is in :mod:`memonger.plans.above`.
+"""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Collection, Mapping, Optional, Protocol
 
 from ..graph.types import Graph
@@ -21,52 +28,6 @@ class Network(Protocol):
         """What the step takes without a plan, on the framework as it comes."""
         ...
 
-    @property
-    def outside_bytes(self) -> Mapping[str, int]:
-        """Bytes outside the pool by category, as far as they are known before a plan is."""
-        ...
-
-    @property
-    def storage(self) -> str:
-        """How the memory of a plan is assigned; see :mod:`memonger.memory.storage`."""
-        ...
-
-    @property
-    def costs(self) -> str:
-        """Where op times come from, for the record."""
-        ...
-
-    @property
-    def record(self) -> Mapping[str, Any]:
-        """How the network is bound and trained, as a plan file holds it."""
-        ...
-
-    @property
-    def elsewhere(self) -> Collection[int]:
-        """Ops that run where no memory counts."""
-        ...
-
-    @property
-    def is_foreseen(self) -> bool:
-        """Whether all bytes of a plan are known before it is applied and bound."""
-        ...
-
-    def named(self, name: str) -> "Network":
-        """The same, called ``name`` in tables, pictures and pages."""
-        ...
-
-    def offering(self, variants: str) -> "Network":
-        """The same, its graph offering operator variants: "none", "exact" or "all"."""
-        ...
-
-    def as_unplanned(self) -> "Network":
-        """The same, taking no more outside the pool than the framework as it comes."""
-        ...
-
-    def in_whole_buffers(self) -> Optional["Network"]:
-        """The same with plans without an arena, where that may take less outside the pool."""
-        ...
-
     def pool_within(self, total_bytes: int) -> Footprint:
         """A total divided: what is left for the pool, beside all else by category."""
         ...
@@ -79,10 +40,57 @@ class Network(Protocol):
         """The plan with the bytes that its ``applied`` form takes."""
         ...
 
+    # ------------------------------------------------------------------ with usual answers
+    @property
+    def outside_bytes(self) -> Mapping[str, int]:
+        """Bytes outside the pool by category, as far as they are known before a plan is."""
+        return self.unplanned.outside_bytes
+
+    @property
+    def storage(self) -> str:
+        """How the memory of a plan is assigned; see :mod:`memonger.memory.storage`."""
+        return "live"
+
+    @property
+    def costs(self) -> str:
+        """Where op times come from, for the record."""
+        return "units"
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """How the network is bound and trained, as a plan file holds it."""
+        return {}
+
+    @property
+    def elsewhere(self) -> Collection[int]:
+        """Ops that run where no memory counts."""
+        return ()
+
+    @property
+    def is_foreseen(self) -> bool:
+        """Whether all bytes of a plan are known before it is applied and bound."""
+        return True
+
+    def named(self, name: str) -> "Network":
+        """The same, called ``name`` in tables, pictures and pages."""
+        return self
+
+    def offering(self, variants: str) -> "Network":
+        """The same, its graph offering operator variants: "none", "exact" or "all"."""
+        return self
+
+    def as_unplanned(self) -> "Network":
+        """The same, taking no more outside the pool than the framework as it comes."""
+        return self
+
+    def in_whole_buffers(self) -> Optional["Network"]:
+        """The same with plans without an arena, where that may take less outside the pool."""
+        return None
+
     def beside_unplanned(self, plan: Plan) -> Plan:
         """A solver's answer as a plan of this network, beside its unplanned step."""
-        ...
+        return replace(plan, costs=self.costs, unplanned=self.unplanned)
 
     def advice(self, plan: Plan) -> str:
         """What else would make the plan smaller, to be added to a refusal; "" for nothing."""
-        ...
+        return ""

@@ -168,7 +168,10 @@ class EngineStep(TracedNetwork):
     engine_graph: Optional[fx.GraphModule] = field(default=None, repr=False)
     network_bytes_per_s: Optional[float] = None
 
-    is_foreseen = False
+    @property
+    def is_foreseen(self) -> bool:
+        """False: what the engine's pass makes of a plan tells what it takes."""
+        return False
 
     def tags(self, plan: Plan) -> Dict[str, Any]:
         """What the engine is to do with each forward node, by its name."""

@@ -10,6 +10,7 @@ import torch
 from ...graph.schedule import Schedule, expand
 from ...graph.types import Graph
 from ...memory.storage import plan_storage
+from ...planning.network import Network
 from ...planning.requests import pins
 from ...plans.footprint import Footprint
 from ...plans.plan import Plan, Status
@@ -40,8 +41,8 @@ _NOT_COUNTED = "not counted, as nobody knows how large they can be: %s"
 
 
 @dataclass(frozen=True)
-class TracedNetwork:
-    """A :class:`memonger.planning.network.Network` of PyTorch."""
+class TracedNetwork(Network):
+    """A training step of PyTorch."""
 
     captured: Captured
     request: Request
@@ -49,10 +50,6 @@ class TracedNetwork:
     most_bytes: int = 0
     #: The unplanned step, where the graph is that network with other operators.
     original: Optional[Plan] = None
-
-    storage = "live"
-    elsewhere = ()
-    is_foreseen = True
 
     @property
     def graph(self) -> Graph:
@@ -105,21 +102,6 @@ class TracedNetwork:
                     name: value * 1 for name, value in named.options.items()
                     if isinstance(value, (int, float))}}
                    if named is not None and named.options is not None else {})}
-
-    def named(self, name: str) -> TracedNetwork:
-        """As it was read; the name is given there."""
-        return self
-
-    def offering(self, variants: str) -> TracedNetwork:
-        """Itself: :mod:`..rewrite.loss_layers` are another graph."""
-        return self
-
-    def as_unplanned(self) -> TracedNetwork:
-        """Itself."""
-        return self
-
-    def in_whole_buffers(self) -> None:
-        """None: there is no arena."""
 
     def pool_within(self, total_bytes: int) -> Footprint:
         """A total divided, or less for the pool after a trial that took more than predicted."""
@@ -181,7 +163,3 @@ class TracedNetwork:
         known = [name for name, sizes in sized if sizes and name not in unknown]
         return tuple(note % listed(names) for note, names in (
             (_AT_MOST, known), (_NOT_COUNTED, unknown)) if names)
-
-    def advice(self, plan: Plan) -> str:
-        """Nothing."""
-        return ""
