@@ -20,7 +20,7 @@ MXNET_VERSION = "1.9.1"
 #: How a source tree builds the core alone, and all.
 _BUILD_CORE = "python plugins/build.py --core (it needs g++)"
 _BUILD_ALL = "python plugins/build.py (it needs g++ and an installed MXNet %s)" % MXNET_VERSION
-_CORE_INTERFACE = 8
+_CORE_INTERFACE = 9
 #: ``plugins/build.py`` ends each library with this and the SHA-256 of everything before it.
 _SEAL = b"memonger sha256 "
 _lock = threading.Lock()
