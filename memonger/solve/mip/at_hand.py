@@ -67,7 +67,8 @@ class AtHand:
                         read.append((group, spot,
                                      target.of_columns(columns[columns >= 0].tolist())))
         needs.append(tuple(np.array(read, dtype=np.int64).reshape(-1, 3).T))
-        return tuple(map(np.concatenate, zip(*needs)))
+        groups, spots, columns = map(np.concatenate, zip(*needs))
+        return groups, spots, columns
 
     def _first_runs(self, rows: Rows, numbers: np.ndarray, group_of: np.ndarray,
                     spot_of: np.ndarray) -> np.ndarray:

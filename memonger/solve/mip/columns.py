@@ -114,7 +114,8 @@ class Rows:
         self._lower: List[np.ndarray] = [np.zeros(0)]
         self._upper: List[np.ndarray] = [np.zeros(0)]
 
-    def open(self, lower: Sequence[float], upper: Sequence[float]) -> np.ndarray:
+    def open(self, lower: Union[Sequence[float], np.ndarray],
+             upper: Union[Sequence[float], np.ndarray]) -> np.ndarray:
         """New rows; returns their numbers."""
         numbers = np.arange(self.count, self.count + len(lower))
         self.count += len(lower)
