@@ -58,6 +58,11 @@ class MakePlan(Command):
                             help="recompute this op (wildcards work); repeat for more")
         parser.add_argument("--max-clones", type=arguments.count, default=0, metavar="N",
                             help="recompute any op at most N times (default: unlimited)")
+        parser.add_argument("--host", metavar="SIZE",
+                            help="values of a PyTorch module may lie on the host, in so many "
+                                 "bytes, or \"auto\" (with --mode eager)")
+        parser.add_argument("--link", metavar="SPEED",
+                            help="with --host: speed of a copy there or back (default: 25GB/s)")
         parser.add_argument("--sweep", action="store_true",
                             help="plan for a range of budgets and print the frontier")
         arguments.add_output(parser, "--plot", endings=FORMATS,
@@ -70,9 +75,9 @@ class MakePlan(Command):
         if args.plot and not args.sweep:
             raise UsageError("--plot draws the frontier of --sweep")
         if args.sweep and (args.output or args.budget is not None or args.overhead is not None
-                           or args.max_clones):
-            raise UsageError("--sweep plans for many budgets; "
-                             "it takes no --budget, --overhead, --max-clones or --output")
+                           or args.max_clones or args.host):
+            raise UsageError("--sweep plans for many budgets; it takes no --budget, --overhead, "
+                             "--max-clones, --host or --output")
         if torch_model.is_model(args.network):
             if args.sweep:
                 _finish_sweep(args, torch_model.sweep(args))
@@ -80,6 +85,8 @@ class MakePlan(Command):
                 plan = torch_model.plan(args)
                 finish(args, plan, plan_record(plan))
             return EXIT_OK
+        if args.host or args.link:
+            raise UsageError("--host and --link are for PyTorch modules")
         network = graph_of(args)
         options: Dict[str, Any] = {name: getattr(args, name) for name in arguments.OF_SEARCHES}
         if network is None:

@@ -138,7 +138,8 @@ def plan(args: argparse.Namespace) -> Plan:
     model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
         made = calls.plan(model.module, model.inputs, args.budget, max_clones=args.max_clones,
-                          progress=bar, overhead=args.overhead, **_options(args))
+                          progress=bar, overhead=args.overhead, host=args.host, link=args.link,
+                          **_options(args))
     return replace(made, options={**made.options, **model.record})
 
 

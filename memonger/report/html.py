@@ -225,6 +225,9 @@ def command_line(plan: Plan) -> str:
         if options.get(key) not in (None, "auto", 0):
             words += ["--" + key.replace("_", "-"), "%g" % options[key]
                       if isinstance(options[key], float) else str(options[key])]
+    if options.get("host_budget_bytes") is not None:
+        words += ["--host", str(options["host_budget_bytes"]),
+                  "--link", "%dB/s" % options["link_bytes_per_s"]]
     if options.get("optimizer"):
         parameters = sorted((options.get("optimizer_params") or {}).items())
         words += ["--optimizer", ",".join([options["optimizer"],

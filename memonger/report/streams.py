@@ -22,6 +22,8 @@ def stream_lines(plan: Plan) -> List[str]:
         units.time(runs_s[COMPUTE]), units.time(max(0.0, times.total_s - runs_s[COMPUTE])))]
     words += ["%s runs %s" % (name, units.time(runs_s[name]))
               for name in STREAMS[1:] if runs_s[name]]
+    if plan.host_bytes:
+        words.append("values on the host take %s" % graph.format_size(plan.host_bytes))
     return ["streams: " + ", ".join(words)]
 
 

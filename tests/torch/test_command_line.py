@@ -46,6 +46,18 @@ def test_plan_verify_measure_report(model, capsys):
     assert main(["estimate", *model, "--budget", "1KB"]) == 3
 
 
+def test_values_go_to_the_host(model, capsys):
+    asked = ["--budget", "70%", "--costs", "reference", "--host", "1GB", "--link", "25TB/s"]
+    assert main(["plan", *model, *asked, "-o", "plan.json"]) == 0
+    assert "values on the host take " in capsys.readouterr().out
+    plan = load_plan("plan.json")
+    assert "offload" in plan.decisions.values()
+    assert main(shlex.split(command_line(plan))[1:]) == 0
+    assert load_plan("plan.json").schedule == plan.schedule
+    assert main(["verify", "plan.json"]) == 0
+    assert "identical, bit for bit" in capsys.readouterr().out
+
+
 def test_the_reports_command_makes_the_same_plan(model, capsys):
     assert main(["plan", *model, "--budget", "70%", "--time-limit", "2", "-o", "plan.json"]) == 0
     plan = load_plan("plan.json")
