@@ -21,10 +21,20 @@ from .types import Graph
 
 #: Name of the variants.
 OFFLOAD = "offload"
-STORE, WAIT, FETCH, GATE = KINDS = ("store", "wait", "fetch", "gate")
-#: A value is worth a copy if it has this share of the bytes of all values of forward, and so many
-#: ops lie between its maker and its first reader of backward.
-LEAST_SHARE, LEAST_OPS = 1e-3, 6
+#: Kind of the op that begins a copy on the host.
+STORE = "store"
+#: Kind of the op behind which the device's memory is free.
+WAIT = "wait"
+#: Kind of the op that begins a copy on the device.
+FETCH = "fetch"
+#: Kind of the op that hands a value on to backward.
+GATE = "gate"
+#: All kinds, in the order in which they lie before one op.
+KINDS = (STORE, WAIT, FETCH, GATE)
+#: A value is worth a copy with at least this share of the bytes of all values of forward.
+LEAST_SHARE = 1e-3
+#: At least so many ops lie between the maker of a value and its first reader of backward.
+LEAST_OPS = 6
 #: A copy has this multiple of its own seconds to end while compute goes on: copies queue.
 ROOM = 2.0
 

@@ -79,6 +79,14 @@ def test_values_on_the_host_stay_within_its_budget(host):
     assert plan.host_bytes <= host and bool(plan.host_bytes) == bool(host)
 
 
+def test_a_budget_that_recomputation_meets_is_met_beside_a_host():
+    """Values that may move are made again once for all their readers."""
+    module, x = Attention(), sentences()
+    least = mt.plan(module, x, mode="eager", overhead="300%", costs="reference", time_limit=4)
+    plan = mt.plan(module, x, least.total_bytes, **HOST)
+    assert plan.total_bytes <= least.total_bytes
+
+
 def test_slow_copies_are_not_taken():
     with torch.device("meta"):
         module, x = Layers(), torch.empty(4096, 1024)

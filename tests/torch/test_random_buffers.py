@@ -101,7 +101,7 @@ class Random(nn.Module):
         return x.sin().mean(), other
 
 
-def check(actions, mode, shares):
+def check(actions, mode, shares, **more):
     """The module and its plans train alike."""
     torch.manual_seed(1)
     x = (torch.randn(16, WIDTH),)
@@ -115,8 +115,8 @@ def check(actions, mode, shares):
         room = least.baseline_total_bytes - least.total_bytes
         budget = None if share is None else int(least.total_bytes + share * room)
         try:
-            numbers = trained(mt.compile(planned, budget, mode, time_limit=0.5), planned, x,
-                              loss=sum)
+            numbers = trained(mt.compile(planned, budget, mode, time_limit=0.5, **more),
+                              planned, x, loss=sum)
         except InfeasibleBudget:  # Inductor's code may take more
             assert mode == "inductor"
             continue
@@ -128,6 +128,19 @@ def check(actions, mode, shares):
 @given(ACTIONS)
 def test_random_buffers_with_eager_plans(actions):
     check(actions, "eager", (None, 0.0))
+
+
+@settings(max_examples=3, deadline=None, derandomize=True)
+@given(ACTIONS)
+def test_random_buffers_with_values_on_the_host(actions):
+    check(actions, "eager", (0.5,), host="1GB", link="25TB/s")
+
+
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
+@given(ACTIONS)
+def test_many_random_buffers_with_values_on_the_host(actions):
+    check(actions, "eager", (0.1, 0.5), host="1GB", link="25TB/s")
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from .any_size import AnySize
 from .checks import check_inference
 from .compilation import Code, Compilation, PlannedGraph
 from .inductor import compiled, patches
-from .planning import knee_of, make_plan
+from .planning import best_plan, knee_of, make_plan
 from .request import Request, with_profile
 
 
@@ -219,21 +219,24 @@ class Backend(Compilation):
                         "auto" if request.measured_s else request.costs, request.name,
                         labels)
         captured.gradient_bytes = self.gradient_bytes
-        if request.host_bytes is not None and not request.unplanned:
-            captured = with_offload(captured, request.link_bytes_per_s)
-        captured = with_optimizer(captured, self.optimizer_takes, request.plan)
+        sized_by_values = any(open_sizes(node.meta.get("val")) for node in joint.graph.nodes)
+        steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in (
+            with_offload(captured, request.link_bytes_per_s)
+            if request.host_bytes is not None and not request.unplanned and not sized_by_values
+            else captured, captured)]
+        captured = steps[0]
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)
         if key not in self._plans:
             request = self._at_knee(captured, request)
-            self._plans[key] = make_plan(captured, request, key[1], original)
+            self._plans[key] = best_plan(steps, request, key[1], original)
         plan = self._plans[key]
+        captured = next(s for s in steps if s.graph.fingerprint == plan.graph.fingerprint)
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:
             raise OnlyPlanning()
         self.tell("compiling")
-        if request.mode == "eager" and not any(
-                open_sizes(node.meta.get("val")) for node in joint.graph.nodes):
+        if request.mode == "eager" and not sized_by_values:
             return split(captured, plan.schedule)
         fused = request.mode == "inductor"
         unplanned = fused and plan.method == "none"

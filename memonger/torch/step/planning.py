@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import List, Optional, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 from ...graph.decisions import carried_over, decisions_of
 from ...graph.schedule import Schedule, expand_in_part
@@ -15,7 +15,7 @@ from ...planning.requests import PlanRequest
 from ...planning.sweeping import at_knee
 from ...plans.footprint import Footprint
 from ...plans.plan import Plan, Status
-from ...util.errors import PlanMismatch
+from ...util.errors import InfeasibleBudget, PlanMismatch
 from ...util.units import KNEE, format_bytes, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.optimizer_moment import check_optimizer
@@ -33,6 +33,37 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
     ``original``: the unplanned step, where the graph is that network with other operators.
     """
     return plan_of(TracedNetwork(captured, request, pool_bytes, original))
+
+
+def best_plan(steps: Sequence[Captured], request: Request, pool_bytes: int = 0,
+              original: Optional[Plan] = None) -> Plan:
+    """The best of the plans for a step with and without moves to the host.
+
+    A value that may go there is read in backward from one run of its maker, so that where little is
+    to be gained a step without moves may be planned better.
+    """
+    plain = steps[-1]
+    given = request.plan
+    if not steps[0].moves:
+        steps = [plain]
+    elif given is not None:
+        steps = [step for step in steps if step.graph.fingerprint == given.graph.fingerprint] \
+            or [steps[0] if given.schedule.variants else plain]
+    made: List[Plan] = []
+    refused: List[InfeasibleBudget] = []
+    for step in steps:
+        asked = request if step.moves else replace(request, host_bytes=None)
+        try:
+            made.append(make_plan(step, asked, pool_bytes, original))
+        except InfeasibleBudget as error:
+            refused.append(error)
+            continue
+        if request.budget is not None and made[-1].overhead <= 0:
+            break
+    if not made:
+        raise min(refused, key=lambda error: error.minimum_bytes)
+    return min(made, key=lambda plan: plan.total_bytes if request.budget is None
+               else plan.overhead)
 
 
 def plan_of(network: TracedNetwork) -> Plan:
