@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -201,3 +203,12 @@ for network in ("400GB/s", "1GB/s"):
     assert fast[0] > slow[0] > -1
     for _, total_bytes, budget_bytes in (fast, slow):
         assert total_bytes <= budget_bytes
+
+
+def test_the_example_compares_policies(capsys):
+    path = Path(__file__).resolve().parents[2] / "examples" / "torchtitan_policy.py"
+    runpy.run_path(str(path))["main"](["--batch", "2", "--words", "64", "--run"])
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said if not line.startswith(" ")] == [
+        "no", "default", "eager", "full"]
+    assert sum("equal bit for bit" in line for line in said) == 3
