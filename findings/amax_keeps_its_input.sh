@@ -10,9 +10,14 @@
 #     input 8388608 bytes
 #     max   kept 16384 bytes, gradient of a tie [0.0, 1.0, 0.0]
 #     amax  kept 8396800 bytes, gradient of a tie [0.0, 0.5, 0.5]
-. "$(dirname "$0")/lib.sh"
-
-run_with torch==2.13.0 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch

@@ -11,9 +11,14 @@
 #     tags: nondeterministic_seeded, pt2_compliant_tag
 #     plain operators  kept: float32 (8, 2, 64, 16)
 #     attention        kept: float32 (8, 2, 64, 16), uint8 (5056,)
-. "$(dirname "$0")/lib.sh"
-
-run_with torch==2.13.0 numpy==2.4.6 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0 numpy==2.4.6
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch

@@ -10,9 +10,14 @@
 # Seen:
 #     length  512  dropout 0.0     133120 bytes  dropout 0.1    3244032 bytes
 #     length 2048  dropout 0.0     532480 bytes  dropout 0.1   50724864 bytes
-. "$(dirname "$0")/lib.sh"
-
-run_with torch==2.13.0 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch

@@ -12,9 +12,14 @@
 # Seen:
 #     loss      eager 0.4794  compiled 0.4794
 #     gradient  eager 0.8776  compiled 1.0806
-. "$(dirname "$0")/lib.sh"
-
-run_with torch==2.13.0 numpy==2.4.6 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0 numpy==2.4.6
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch

@@ -10,9 +10,14 @@
 # Seen:
 #     loop: temporary 32636928 -> 32636928 bytes, operations +14.8 %
 #     scan: temporary 71336260 -> 13664452 bytes
-. "$(dirname "$0")/lib.sh"
-
-run_with jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    jax==0.10.2 jaxlib==0.10.2 numpy==2.4.6
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import jax

@@ -10,9 +10,14 @@
 # Seen:
 #     module.compile()       module 1, its copy 0 graphs
 #     torch.compile(module)  module 1, its copy 1 graphs
-. "$(dirname "$0")/lib.sh"
-
-run_with torch==2.13.0 numpy==2.4.6 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0 numpy==2.4.6
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import copy
 import sys
 

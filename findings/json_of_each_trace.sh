@@ -14,9 +14,14 @@
 #     inputs of BatchNorm, 1st time [[3, 0, 0], [4, 0, 0], [5, 0, 0], [6, 0, 1], [7, 0, 1]]
 #     inputs of BatchNorm, 3rd time [[3, 0, 0], [4, 0, 0], [5, 0, 0], [6, 0, 3], [7, 0, 3]]
 # (Python 3.8 to 3.11.)
-. "$(dirname "$0")/lib.sh"
-
-run_with mxnet==1.9.1 numpy==1.23.5 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    mxnet==1.9.1 numpy==1.23.5
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import json
 import sys
 

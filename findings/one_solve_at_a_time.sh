@@ -11,9 +11,14 @@
 #     second model is said to run: True
 #     second.startSolve(): HighsError: Solver is already running.
 #     in two threads: kOptimal kOptimal
-. "$(dirname "$0")/lib.sh"
-
-run_with highspy==1.16.0 numpy==2.4.6 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    highspy==1.16.0 numpy==2.4.6
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import random
 import sys
 from threading import Thread

@@ -11,9 +11,14 @@
 #     first's average before and after second.step(): 0.1000 0.5900
 #     first's count of steps: 2
 #     Module.load_state_dict shares memory: False
-. "$(dirname "$0")/lib.sh"
-
-run_with torch==2.13.0 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch

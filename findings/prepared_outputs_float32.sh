@@ -10,9 +10,14 @@
 # Seen:
 #     torch.autocast   torch.bfloat16 8192000 bytes, AddmmBackward0
 #     prepared model   torch.float32 16384000 bytes, ToCopyBackward0
-. "$(dirname "$0")/lib.sh"
-
-run_with accelerate==1.15.0 torch==2.13.0 numpy==2.4.6 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    accelerate==1.15.0 torch==2.13.0 numpy==2.4.6
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch

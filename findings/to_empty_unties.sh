@@ -12,9 +12,14 @@
 #     parameters on meta      1, bytes 160000
 #     after to_empty          2, bytes 320000
 #     after to(torch.float64) 1
-. "$(dirname "$0")/lib.sh"
-
-run_with torch==2.13.0 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    torch==2.13.0
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch

@@ -11,9 +11,14 @@
 #     plain     trained
 #     compiled  ValueError: The batch received was empty, your model won't be able to train on it.
 #     compiled, remove_unused_columns=False  trained
-. "$(dirname "$0")/lib.sh"
-
-run_with transformers==5.24.0 accelerate==1.15.0 torch==2.13.0 numpy==2.4.6 <<'PROGRAM'
+set -euo pipefail
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"${PYTHON:-python3}" -m venv "$folder/env"
+"$folder/env/bin/python" -m pip install --quiet --disable-pip-version-check \
+    transformers==5.24.0 accelerate==1.15.0 torch==2.13.0 numpy==2.4.6
+cd "$folder"
+TMPDIR=$folder HF_HOME=$folder OMP_NUM_THREADS=1 env/bin/python -W ignore - <<'PROGRAM'
 import sys
 
 import torch
