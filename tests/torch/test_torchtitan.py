@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from memonger.errors import InfeasibleBudget
+from memonger.errors import InfeasibleBudget, InputError
 from memonger.graph.schedule import expand
 from memonger.torch.engines import torchtitan
 
@@ -131,6 +131,11 @@ def test_a_budget_that_no_plan_meets_is_refused_with_the_least(config):
         torchtitan.policy(step.gm, config=config, budget="10%", time_limit=1)
     assert error.value.minimum_bytes > 0
     assert not any("recompute" in node.meta for node in step.gm.graph.nodes)
+
+
+def test_a_host_is_refused():
+    with pytest.raises(InputError, match="leave host= out"):
+        torchtitan.register(budget="60GB", host="16GB")
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ import torch.fx as fx
 
 from ...graph.schedule import expand
 from ...plans.plan import Budget, Plan
+from ...util.errors import InputError
 from ...util.units import format_bytes, parse_rate
 from ..capture.captured import INPUT, PARAMETER, Captured
 from ..capture.optimizer_moment import pool_at_optimizer, with_optimizer
@@ -41,7 +42,7 @@ NAME = "memonger"
 _ONCE = ("lm_head", "loss")
 
 
-def register(budget: Budget = None, host: None = None, network: Any = None,
+def register(budget: Budget = None, host: Any = None, network: Any = None,
              costs: str = "auto", time_limit: float = 10.0) -> Callable[..., fx.GraphModule]:
     """Make ``--compile.memory_policy memonger`` work in this process.
 
@@ -52,7 +53,7 @@ def register(budget: Budget = None, host: None = None, network: Any = None,
         parameters and their gradients, the optimizer's state, inputs, activations and collectives.
         Without one the plan takes the least memory that one more forward pass buys.
     host : None
-        Nothing is offloaded.
+        Values stay on the device; anything else is refused.
     network : str or float, optional
         What the link of a rank moves, ``"400GB/s"`` or bytes a second; by default 50 GB/s.
     costs : str
@@ -69,14 +70,17 @@ def register(budget: Budget = None, host: None = None, network: Any = None,
     ------
     ImportError
         Without torchtitan.
+    InputError
+        If a host is given.
     """
+    _refuse_host(host)
     from torchtitan.experiments.graph_trainer.registry import register_memory_policy
     chosen = partial(policy, budget=budget, host=host, network=network, costs=costs,
                      time_limit=time_limit)
     return register_memory_policy(NAME)(chosen)
 
 
-def policy(gm: fx.GraphModule, *, config: Any, budget: Budget = None, host: None = None,
+def policy(gm: fx.GraphModule, *, config: Any, budget: Budget = None, host: Any = None,
            network: Any = None, costs: str = "auto", time_limit: float = 10.0) -> fx.GraphModule:
     """Mark the nodes of a step that the engine keeps, and those that it computes again.
 
@@ -98,12 +102,21 @@ def policy(gm: fx.GraphModule, *, config: Any, budget: Budget = None, host: None
     ------
     InfeasibleBudget
         If no plan fits; it carries the smallest total.
+    InputError
+        If a host is given.
     """
+    _refuse_host(host)
     step = plan_step(gm, config, budget, network, costs, time_limit)
     ranks.check_alike(step.plan)
     step.apply()
     logger.info("memonger: %s", step.summary)
     return gm
+
+
+def _refuse_host(host: Any) -> None:
+    if host is not None:
+        raise InputError("this policy moves no values to the host: leave host= out; torchtitan's "
+                         "own sac_and_offload does")
 
 
 @dataclass
