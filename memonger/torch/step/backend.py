@@ -220,10 +220,11 @@ class Backend(Compilation):
                         labels)
         captured.gradient_bytes = self.gradient_bytes
         sized_by_values = any(open_sizes(node.meta.get("val")) for node in joint.graph.nodes)
-        steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in (
-            with_offload(captured, request.link_bytes_per_s)
-            if request.host_bytes is not None and not request.unplanned and not sized_by_values
-            else captured, captured)]
+        steps = [captured]
+        if request.host_bytes is not None and not request.unplanned and not sized_by_values:
+            moved = with_offload(captured, request.link_bytes_per_s)
+            steps = [moved, captured] if moved.moves else steps
+        steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in steps]
         captured = steps[0]
         fingerprint = captured.graph.fingerprint
         key = fingerprint, self.tightened.get(fingerprint, 0)

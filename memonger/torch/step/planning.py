@@ -37,18 +37,15 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
 
 def best_plan(steps: Sequence[Captured], request: Request, pool_bytes: int = 0,
               original: Optional[Plan] = None) -> Plan:
-    """The best of the plans for a step with and without moves to the host.
+    """The best of the plans for a step: with moves to the host, if there is one, and without.
 
     A value that may go there is read in backward from one run of its maker, so that where little is
     to be gained a step without moves may be planned better.
     """
-    plain = steps[-1]
     given = request.plan
-    if not steps[0].moves:
-        steps = [plain]
-    elif given is not None:
-        steps = [step for step in steps if step.graph.fingerprint == given.graph.fingerprint] \
-            or [steps[0] if given.schedule.variants else plain]
+    if given is not None:
+        steps = [step for step in steps if step.graph.fingerprint == given.graph.fingerprint][:1] \
+            or [steps[0] if given.schedule.variants else steps[-1]]
     made: List[Plan] = []
     refused: List[InfeasibleBudget] = []
     for step in steps:
