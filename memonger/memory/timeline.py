@@ -14,6 +14,7 @@ from ..graph.clock import Times
 from ..graph.in_use import effective_ops
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
+from .host import host_timeline
 from .storage import StoragePlan, plan_storage
 
 #: What the bytes of the pool hold: values of forward ops, network outputs, values made again,
@@ -62,6 +63,8 @@ class Timeline:
     #: When each step runs, in seconds from the start of the first; see
     #: :mod:`memonger.graph.clock`.
     times: Times
+    #: Bytes on the host at each step, outside all others; empty where nothing may go there.
+    host_bytes: Tuple[int, ...]
     #: All buffers together: what the executor allocates.
     pool_bytes: int
     peak_live_bytes: int
@@ -133,8 +136,8 @@ def timeline(graph: Graph, schedule: Schedule, storage_model: str = "best") -> T
         step_names(graph, schedule), tuple(s.op for s in program.steps),
         tuple(graph.ops[s.op].is_backward for s in program.steps), live, buffers, by_category,
         tuple(ops[s.op].workspace_bytes for s in program.steps), schedule.times(graph),
-        storage.pool_bytes,
-        storage.peak_live_bytes, storage.step_of_peak, graph, storage)
+        tuple(host_timeline(graph, schedule)), storage.pool_bytes, storage.peak_live_bytes,
+        storage.step_of_peak, graph, storage)
 
 
 def _running(change: List[int], count: int) -> Tuple[int, ...]:

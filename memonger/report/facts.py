@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Dict, List, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Set, Tuple
 
+from ..graph.clock import COMPUTE
 from ..graph.decisions import decisions_of
 from ..graph.in_use import graph_in_use
 from ..graph.schedule import Schedule, expand
@@ -26,8 +27,9 @@ class OpFacts:
     kind: str
     #: As in ``Plan.decisions``.
     decision: str
-    #: "keep", "recompute", "variant", "variant+recompute", "pinned" (kept, for it must not be
-    #: recomputed) or "absorbed" (its work is part of a variant that is named after another op).
+    #: "keep", "recompute", "variant", "variant+recompute", "host" (its value goes to the host and
+    #: comes back), "pinned" (kept, for it must not be recomputed) or "absorbed" (its work is part
+    #: of a variant that is named after another op).
     group: str
     #: Bytes of all its outputs in the pool.
     size_bytes: int
@@ -121,6 +123,7 @@ class Facts:
         pooled = [self.graph.tensors[t] for t in op.outputs if self.graph.tensors[t].pooled]
         again = len(self.runs[index]) > 1
         group = decision if decision == "recompute" else \
+            "host" if index in self.moved else \
             "variant+recompute" if decision != "keep" and again else \
             "variant" if decision != "keep" else "absorbed" if not self.runs[index] else \
             "keep" if op.recomputable else "pinned"
@@ -128,6 +131,16 @@ class Facts:
         return OpFacts(index, op.name, short_kind(op.kind), decision, group,
                        sum(t.size_bytes for t in pooled), self._held_bytes(index), op.time_s,
                        max(0, len(self.runs[index]) - 1), shape, self._why(index, group))
+
+    @cached_property
+    def moved(self) -> Set[int]:
+        """The ops whose values go to the host and come back, and those that move them."""
+        graph = self.plan.graph
+        moves = [variant for variant in map(graph.variants.__getitem__,
+                                            self.plan.schedule.variants)
+                 if any(graph.ops[op].stream != COMPUTE for op, _ in variant.choices)]
+        return {variant.op for variant in moves} | {
+            op for variant in moves for op, _ in variant.choices if not graph.ops[op].runs}
 
     def late_readers(self, index: int) -> List[int]:
         """Steps of backward that read what the first run of an op made."""
@@ -158,6 +171,8 @@ class Facts:
         late = self.late_readers(index)
         if group == "pinned":
             return "must not be recomputed: " + op.not_recomputable_because
+        if group == "host":
+            return "goes to the host and comes back for backward"
         if group == "variant":
             return "replaced by an operator that keeps less"
         if not late:

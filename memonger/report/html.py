@@ -97,7 +97,7 @@ def _cards(facts: Facts) -> str:
                              if plan.time_is_known else "?",
                              ", predicted" * bool(measured_time)), measured_time),
              ("recomputed", "%d of %d ops" % (sum(f.again > 0 for f in facts.ops),
-                                              len(facts.ops)),
+                                              len(plan.decisions)),
               "%s of a step%s" % (format_extra(again), "; variants " + (
                   format_extra(variants) if plan.time_is_known else UNKNOWN_TIME)
                                   if plan.schedule.variants else ""), ""),

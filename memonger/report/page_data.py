@@ -11,10 +11,11 @@ from typing import Any, Dict, List, Sequence
 from ..memory.timeline import CATEGORIES, Timeline
 from ..plans.frontier import frontier, knee
 from ..plans.plan import Plan
-from .charts.timeline import COLOURS, common_steps, measured_pool, pool_budget
+from .charts.timeline import COLOURS, HOST, common_steps, measured_pool, pool_budget
 from .diagram.model import LEGEND, drawn_group
 from .facts import Facts, OpFacts
 from .formatting import Units
+from .streams import transfers
 
 MAX_STEPS, MAX_OPS, MAX_BLOCKS = 2500, 2000, 600
 #: The group of rows that stand for the smallest ops of a large network.
@@ -37,6 +38,7 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
                          len(unplanned)),
         "pool": {name: None if size is None else round(size / unit, 2)
                  for name, size in pools.items()},
+        "transfers": _transfers(facts, across(planned)), "host_colour": HOST,
         "planned": _line(planned, across(planned), unit),
         "unplanned": _line(unplanned, across(unplanned), unit),
         "categories": [[name, COLOURS[name]] for name in CATEGORIES],
@@ -55,12 +57,19 @@ def _line(line: Timeline, x: Sequence[float], unit: int) -> Dict[str, Any]:
         "x": [round(x[step], 2) for step in steps],
         "names": [line.names[step] for step in steps],
         "live": [line.live_bytes[step] // unit for step in steps],
+        "host": [line.host_bytes[step] // unit for step in steps if line.host_bytes],
         "parts": [[line.by_category[name][step] // unit for step in steps]
                   for name in CATEGORIES],
         "peak": number.get(line.peak_step, -1),
         "cut": len(line) - len(steps),
         "blocks": {"first": [p[0] for p in blocks], "last": [p[1] for p in blocks],
                    "size": [p[2] // unit for p in blocks], "name": [p[3] for p in blocks]}}
+
+
+def _transfers(facts: Facts, x: Sequence[float]) -> List[List[Any]]:
+    """(from, to, name) of each transfer on the axis: from its own step to the first that waits."""
+    return [[round(x[step], 2), round(x[reader], 2), facts.step_name(step)]
+            for step, reader in transfers(facts)][:MAX_BLOCKS]
 
 
 def _representatives(line: Timeline) -> List[int]:

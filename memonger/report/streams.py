@@ -48,6 +48,14 @@ def transfer_lines(facts: Facts, fact: OpFacts) -> List[str]:
     return lines
 
 
+def transfers(facts: Facts) -> List[Tuple[int, int]]:
+    """Each step on a stream other than compute, with the first step of compute that reads it."""
+    steps, ops = facts.plan.schedule.steps, facts.plan.graph.ops
+    return [(number, next((reader for reader in facts.readers[number]
+                           if ops[steps[reader].op].stream == COMPUTE), number))
+            for number, step in enumerate(steps) if ops[step.op].stream != COMPUTE]
+
+
 def _first_wait(facts: Facts, times: Times, step: int) -> Tuple[int, float]:
     """The first step of compute that reads what a step makes, and how long it waits for it."""
     graph, steps = facts.plan.graph, facts.plan.schedule.steps

@@ -8,7 +8,11 @@ from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Graph
 from memonger.memory.timeline import timeline
 from memonger.plans.plan import Plan
+from memonger.report.diagram.model import draw
 from memonger.report.explain import explain
+from memonger.report.facts import Facts
+from memonger.report.html import page
+from memonger.report.page_data import page_data
 from memonger.report.text import summary
 from memonger.solve.options import Options
 from memonger.solve.result import build_plan
@@ -40,3 +44,24 @@ def test_the_timeline_has_the_clocks_times():
     plan = moved(chain_of_two_streams())
     line = timeline(plan.graph, plan.schedule, "live")
     assert line.times == plan.schedule.times(plan.graph) and line.times.total_s == 8.0
+
+
+def test_the_host_has_a_colour_a_curve_and_a_bar_for_each_transfer():
+    plan = moved(chain_of_two_streams())
+    facts, data = Facts(plan), page_data(Facts(plan))
+    line = facts.timeline
+    assert {"a", "store0:a"} <= {fact.name for fact in facts.ops if fact.group == "host"}
+    assert facts.by_name["b"].group != "host"
+    assert max(line.host_bytes) == plan.host_bytes > 0
+    assert len(line.host_bytes) == len(line) and line.host_bytes[-1] == 0
+    assert [name for _, _, name in data["transfers"]] == ["store0:a", "fetch0:a"]
+    assert all(start < end for start, end, _ in data["transfers"])
+    assert "moved to the host and back" in page(plan) and "host" in draw(plan).legend
+
+
+def test_a_plan_without_a_host_has_none_of_these():
+    plan = build_plan(graph := chain_of_two_streams(), expand(graph, {}), "local",
+                      Options(storage="live"), None)
+    data = page_data(Facts(plan))
+    assert data["transfers"] == [] and not any(data["planned"]["host"])
+    assert "host" not in draw(plan).legend

@@ -10,13 +10,14 @@ from ...memory.timeline import CATEGORIES, Timeline
 from ...plans.plan import Plan
 from ..facts import Facts
 from ..formatting import Units, format_percent
+from ..streams import transfers
 from .figures import axis_unit, label_beside, new_figure, save_figure
 
 #: Category of ``memory.timeline.Timeline`` -> colour.
 COLOURS = {"activations": "#9ecae1", "outputs": "#bdbdbd", "recomputed": "#fdae6b",
            "gradients": "#c7b3d9"}
 BASELINE, PLANNED, PEAK = "#636363", "#d94801", "#b30000"
-BUDGET, MEASURED = "#238b45", "#e7298a"
+BUDGET, MEASURED, HOST = "#238b45", "#e7298a", "#756bb1"
 #: How many of the largest tensors alive at the peak are named.
 TOP = 5
 
@@ -51,13 +52,15 @@ def timeline_figure(plan: Plan) -> Any:
     planned, unplanned = facts.timeline, facts.baseline_timeline
     across = common_steps(facts)
     lines = _levels(plan, unplanned, planned)
-    top_bytes = 1.05 * max([1, *(size for size, _, _, _ in lines)])
+    top_bytes = 1.05 * max([1, plan.host_bytes, *(size for size, _, _, _ in lines)])
     scale, unit = axis_unit(units, max(unplanned.pool_bytes, planned.pool_bytes))
     axes.set_xlim(0, max(1, len(unplanned)))
     axes.set_ylim(0, top_bytes / scale)
     _stack(axes, planned, across(planned), scale)
     axes.step(across(unplanned), [b / scale for b in unplanned.live_bytes], where="post",
               color=BASELINE, linewidth=1.2, label="live, unplanned")
+    if plan.host_bytes:
+        _on_host(axes, facts, across(planned), scale)
     budget = pool_budget(plan)
     if budget is not None and 0 <= budget <= top_bytes:
         # Wide and below, for the planned pool often lies on it.
@@ -172,6 +175,15 @@ def _stack(axes: Any, line: Timeline, x: Sequence[float], scale: float) -> None:
               linewidth=0.9, label="live with this plan")
 
 
+def _on_host(axes: Any, facts: Facts, x: Sequence[float], scale: float) -> None:
+    """The curve of the host's bytes, and below it a bar for each transfer."""
+    axes.step(x, [b / scale for b in facts.timeline.host_bytes], where="post", color=HOST,
+              linewidth=1.2, linestyle=(0, (3, 1)), label="on the host")
+    ends = transfers(facts)
+    axes.hlines([0] * len(ends), [x[step] for step, _ in ends], [x[reader] for _, reader in ends],
+                color=HOST, linewidth=5, label="transfers")
+
+
 def _label_curve(axes: Any, x: Sequence[float], line: Timeline,
                  levels: Sequence[Tuple[int, str, str, str]], scale: float) -> bool:
     """Name the unplanned curve left of its rise, far from any level; False where no room is."""
@@ -191,7 +203,7 @@ def _label_curve(axes: Any, x: Sequence[float], line: Timeline,
 def _key(axes: Any, labelled: bool) -> List[Any]:
     """The areas, and the curves that no label names; ``labelled``: the unplanned one has its."""
     curves = [line for line in axes.lines if line.get_label() in (
-        "live with this plan", *(() if labelled else ("live, unplanned",)))]
+        "live with this plan", "on the host", *(() if labelled else ("live, unplanned",)))]
     return curves[::-1] + list(axes.collections)
 
 

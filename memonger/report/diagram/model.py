@@ -25,6 +25,7 @@ LEGEND = {
     "recompute": ("#fdae6b", "recomputed in backward"),
     "variant": ("#a1d99b", "replaced by a frugal operator"),
     "variant+recompute": ("#dccb5d", "replaced and recomputed"),
+    "host": ("#bcbddc", "moved to the host and back"),
     "pinned": ("#c7c7c7", "must not be recomputed"),
     "input": ("#ffffff", "input"),
     "parameter": ("#ffffff", "parameter"),
@@ -36,8 +37,8 @@ LEGEND = {
 
 #: What a box of several copies says of those in one group.
 COPIES = {"keep": "kept", "free": "not needed", "recompute": "recomputed", "variant": "replaced",
-          "variant+recompute": "replaced and recomputed", "pinned": "must not be recomputed",
-          "absorbed": "in a variant"}
+          "variant+recompute": "replaced and recomputed", "host": "on the host",
+          "pinned": "must not be recomputed", "absorbed": "in a variant"}
 #: Copies of a repeated op whose reasons a box tells.
 MAX_COPIES = 12
 
