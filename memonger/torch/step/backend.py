@@ -102,7 +102,6 @@ class Backend(Compilation):
                 call = private.run_aot(module, inputs, lambda graph, _: runner(graph), partition,
                                        infer)
             else:
-                self.tightened = {}
                 call = compiled(self, module, inputs, partition, original, arguments)
         finally:
             self._arguments = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.fx as fx
@@ -83,7 +83,7 @@ class Compilation:
         self.request, self.only_plan = request, only_plan
         self.graphs: List[PlannedGraph] = []
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
-        self.tightened: Dict[str, int] = {}
+        self.tightened: Mapping[str, int] = {}
         self.seen = Seen()
         #: What ops take besides their results while they run, in eager mode, by signature.
         self.known_bytes = dict(request.temporary_bytes)

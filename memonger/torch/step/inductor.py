@@ -4,25 +4,20 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch.fx as fx
 
+from ...planning.trial import code_within_budget
 from ...plans.plan import Plan
 from ...util.errors import InfeasibleBudget
-from ...util.units import budget_share, format_distinct
 from ..capture.optimizer_moment import pool_at_optimizer
 from ..pytorch import private, private_joint
 from ..times import stored_profiles
 from .compilation import Compilation
 from .request import Request
 from .trial import trial_bytes, written_positions
-
-#: Where a step's code takes more than the budget it is planned again, once for each of these: for
-#: this share of what the measurement leaves.
-MARGINS = (0.99, 0.93)
 
 
 def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[Any],
@@ -34,78 +29,38 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
 
     Raises InfeasibleBudget where it still takes more after that.
     """
-    before = len(compilation.graphs)
+    graphs, before = compilation.graphs, len(compilation.graphs)
+    given = compilation.request.plan
 
-    def code() -> Callable[..., Any]:
-        del compilation.graphs[before:]
-        return private.run_inductor(copy.deepcopy(module), inputs, patches(
-            compilation.request, partition, compilation.tightened, original),
-            tried=not compilation.request.unplanned)
-
-    call, least, is_last = code(), 0, False
-    for margin in (*MARGINS, None):
-        if len(compilation.graphs) == before:  # nothing to train
-            return call
-        planned = compilation.graphs[-1]
-        plan, budget = planned.plan, planned.plan.budget_bytes
-        if budget is None or compilation.request.unplanned or arguments is None:
-            return call
-        compilation.tell("trying a step")
-        used = trial_bytes(call, arguments, written_positions(planned.captured.joint))
-        if used is None:
-            return call
-        used = max(used, pool_at_optimizer(plan.graph))
-        planned.plan = replace(plan, planned=replace(
-            plan.planned, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes))
-        left = budget - sum(plan.fixed_bytes.values())
-        if used <= left:
-            return call
-        share = budget_share(plan.options.get("budget")) or 0.0
-        if plan.method == "none" and share >= 1:  # of what unplanned code takes, not is predicted
-            planned.plan = _of_what_it_takes(planned.plan, share)
-            return call
-        least = min(least or used, used)
-        given = compilation.request.plan
-        if margin is None or is_last or \
-                given is not None and given.graph.fingerprint == plan.graph.fingerprint:
-            break
-        # What the code takes beyond the prediction is taken off the next budget.
-        fingerprint = plan.graph.fingerprint
-        compilation.tightened[fingerprint] = int(min(plan.pool_bytes, left) * left / used * margin)
-        compilation.tell("planning again for less, as the code takes more than the plan says")
+    def make(most_bytes: Mapping[str, int]) -> Tuple[Callable[..., Any], Optional[Plan]]:
+        if most_bytes:
+            compilation.tell("planning again for less, as the code takes more than the plan says")
+        compilation.tightened = most_bytes
+        del graphs[before:]
         try:
-            call = code()
+            call = private.run_inductor(copy.deepcopy(module), inputs, patches(
+                compilation.request, partition, compilation.tightened, original),
+                tried=not compilation.request.unplanned)
         except Exception as error:
-            smallest_bytes = _smallest_pool_bytes(error)
-            if not 0 < smallest_bytes < plan.pool_bytes:
-                break
-            compilation.tightened[fingerprint] = smallest_bytes
-            call, is_last = code(), True
-    assert budget is not None
-    total_bytes = least + sum(plan.fixed_bytes.values())
-    raise InfeasibleBudget(
-        "the code that Inductor made takes %s where the plan says %s, above the budget of %s; %s, "
-        "or ask for mode=\"eager\", whose peaks are exact" % (
-            *format_distinct(total_bytes, plan.total_bytes, budget),
-            "ask for at least the first" if compilation.request.plan is None else
-            "plan again for %d bytes, or let memonger.torch.compile(module, budget=...) try its "
-            "code" % (budget * budget // total_bytes)),
-        budget, total_bytes, best_plan=planned.plan)
+            inner = private.inner_error(error)
+            if isinstance(inner, InfeasibleBudget):
+                raise inner from None
+            raise
+        return call, graphs[-1].plan if len(graphs) > before else None
 
+    def used_bytes(call: Callable[..., Any], plan: Plan) -> Optional[int]:
+        if compilation.request.unplanned or arguments is None:
+            return None
+        compilation.tell("trying a step")
+        used = trial_bytes(call, arguments, written_positions(graphs[-1].captured.joint))
+        return used and max(used, pool_at_optimizer(plan.graph))
 
-def _of_what_it_takes(plan: Plan, share: float) -> Plan:
-    """The plan of unplanned code with a share of its measured total for its budget."""
-    unplanned = replace(plan.unplanned, pool_bytes=plan.pool_bytes,
-                        predicted_pool_bytes=plan.unplanned.pool_by_graph_bytes)
-    return replace(plan, unplanned=unplanned, budget_bytes=int(share * unplanned.total_bytes))
-
-
-def _smallest_pool_bytes(error: Exception) -> int:
-    """What the smallest plan takes where none fits what a trial leaves; other errors are raised."""
-    inner = private.inner_error(error)
-    if not isinstance(inner, InfeasibleBudget):
-        raise error
-    return getattr(inner.best_plan, "pool_bytes", 0)
+    try_here = "let memonger.torch.compile(module, budget=...) try its code, or " if given else ""
+    call, plan = code_within_budget(
+        make, used_bytes, given, ", or %sask for mode=\"eager\", whose peaks are exact" % try_here)
+    if plan is not None:
+        graphs[-1].plan = plan
+    return call
 
 
 def patches(request: Request, partition: Callable[..., private_joint.Modules],

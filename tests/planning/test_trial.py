@@ -1,0 +1,99 @@
+"""Code that takes more than its plan says: planned again, refused, or let be."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from report.graphs import plan_of, resnet
+
+from memonger.planning.trial import MARGINS, code_within_budget
+from memonger.plans.footprint import Footprint
+from memonger.plans.plan import Plan
+from memonger.util.errors import InfeasibleBudget
+
+PLAN = plan_of(resnet((1,), 4, 16))
+FINGERPRINT = PLAN.graph.fingerprint
+OUTSIDE = {"parameters": 100}
+
+
+class Compiler:
+    """Plans take what they may, and their code ``taken`` bytes, one after the other."""
+
+    def __init__(self, *taken, smallest=0, **fields):
+        self.taken, self.smallest, self.allowed = list(taken), smallest, []
+        self.plan = replace(PLAN, **{
+            "planned": Footprint(1000, OUTSIDE), "unplanned": Footprint(2000, OUTSIDE),
+            "budget_bytes": 1100, **fields})
+
+    def make(self, most_bytes):
+        self.allowed.append(most_bytes.get(FINGERPRINT))
+        plan = self._of(self.allowed[-1] or 1000)
+        if plan.pool_bytes < self.smallest:
+            raise InfeasibleBudget("no plan", 0, 0, best_plan=self._of(self.smallest))
+        return "code %d" % len(self.allowed), plan
+
+    def _of(self, pool_bytes) -> Plan:
+        return replace(self.plan, planned=Footprint(pool_bytes, OUTSIDE))
+
+    def used_bytes(self, code, plan):
+        assert code == "code %d" % len(self.allowed)
+        return self.taken[len(self.allowed) - 1]
+
+    def within_budget(self, **options):
+        return code_within_budget(self.make, self.used_bytes, **options)
+
+
+def test_code_within_the_budget_is_tried_once():
+    compiler = Compiler(999)
+    code, plan = compiler.within_budget()
+    assert code == "code 1" and compiler.allowed == [None]
+    assert plan.planned == Footprint(999, OUTSIDE, 1000)
+
+
+def test_what_code_takes_beyond_its_plan_is_taken_off_the_next_budget():
+    compiler = Compiler(1250, 1001, 900)
+    code, plan = compiler.within_budget()
+    first = int(1000 * 1000 / 1250 * MARGINS[0])
+    assert compiler.allowed == [None, first, int(first * 1000 / 1001 * MARGINS[1])]
+    assert code == "code 3" and plan.pool_bytes == 900
+    assert plan.predicted_pool_bytes == compiler.allowed[-1]
+
+
+def test_after_the_last_try_the_least_that_code_took_is_named():
+    compiler = Compiler(1500, 1200, 1300)
+    with pytest.raises(InfeasibleBudget, match="ask for at least the first, or ask me") as refused:
+        compiler.within_budget(advice=", or ask me")
+    assert len(compiler.allowed) == 1 + len(MARGINS)
+    assert (refused.value.minimum_bytes, refused.value.budget_bytes) == (1300, 1100)
+    assert refused.value.best_plan.pool_bytes == 1300
+
+
+def test_where_no_plan_fits_what_is_left_the_smallest_is_the_last_try():
+    fits = Compiler(5000, None, 990, smallest=700)
+    assert fits.within_budget()[1].pool_bytes == 990
+    assert fits.allowed == [None, 198, 700]
+    with pytest.raises(InfeasibleBudget):
+        Compiler(5000, None, 1001, smallest=700).within_budget()
+    with pytest.raises(InfeasibleBudget):  # the first plan was the smallest
+        Compiler(5000, smallest=1000).within_budget()
+
+
+def test_a_plan_that_was_given_is_not_made_again():
+    compiler = Compiler(1250)
+    with pytest.raises(InfeasibleBudget, match="plan again for %d bytes" % (1100 ** 2 // 1350)):
+        compiler.within_budget(given=PLAN)
+    assert compiler.allowed == [None]
+
+
+def test_unplanned_code_has_a_share_of_what_it_takes():
+    compiler = Compiler(1250, method="none", options={"budget": "200%"})
+    plan = compiler.within_budget()[1]
+    assert plan.unplanned == Footprint(1250, OUTSIDE, 2000)
+    assert plan.pool_bytes == 1250 and plan.budget_bytes == 2 * 1350
+
+
+@pytest.mark.parametrize("fields, taken", [({"budget_bytes": None}, 5000), ({}, None)])
+def test_what_cannot_be_tried_or_has_no_budget_stays_as_predicted(fields, taken):
+    compiler = Compiler(taken, **fields)
+    assert compiler.within_budget() == ("code 1", compiler.plan)
+    assert code_within_budget(lambda most: ("code", None), compiler.used_bytes) == ("code", None)
