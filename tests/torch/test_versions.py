@@ -38,7 +38,7 @@ def example():
 
 def test_private_parts_of_pytorch_are_used_in_files_of_that_name():
     private_part = re.compile(r"torch(\.\w+)*\._[a-z]|_schema|_cdata|_boxed_call|_pytree")
-    for path in sorted((ROOT / "memonger" / "torch").glob("*.py")):
+    for path in sorted((ROOT / "memonger" / "torch").rglob("*.py")):
         text = path.read_text().replace("torch.ops.aten._", "")
         assert bool(private_part.search(text)) == path.name.startswith("private"), path.name
 

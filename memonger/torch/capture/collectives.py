@@ -1,6 +1,6 @@
 """Collectives of a step on several devices: what they move, and where their results lie.
 
-Functional collectives (``torch.ops._c10d_functional``) begin, and a ``wait_tensor`` ends them in
+Functional collectives (``_c10d_functional``) begin, and a ``wait_tensor`` ends them in
 the same memory. They may run again: all ranks plan alike.
 """
 from __future__ import annotations

@@ -8,7 +8,7 @@ import torch.fx as fx
 
 from ...graph.offload import FETCH, GATE, STORE, WAIT, with_offers
 from ..capture.captured import Captured
-from ..pytorch import host_copies, private_joint
+from ..pytorch import private_copies, private_joint
 
 
 def with_offload(captured: Captured, bytes_per_s: float) -> Captured:
@@ -17,7 +17,7 @@ def with_offload(captured: Captured, bytes_per_s: float) -> Captured:
 
     def may_move(tensor: int) -> bool:
         node = nodes[graph.tensors[tensor].producer]
-        return node is not None and host_copies.can_move(node.meta.get("val"))
+        return node is not None and private_copies.can_move(node.meta.get("val"))
     laid = with_offers(graph, bytes_per_s, may_move)
     new = {old: op for op, old in enumerate(laid.before) if old is not None}
     added = range(len(graph.tensors), len(laid.graph.tensors))
@@ -37,8 +37,8 @@ def written_copy(graph: fx.Graph, kind: str, read: List[fx.Node], value: fx.Node
     """
     if kind == GATE and not moved:
         return read[0]
-    call: Dict[str, Any] = {STORE: host_copies.store, WAIT: host_copies.wait,
-                            FETCH: host_copies.fetch, GATE: host_copies.arrived}
+    call: Dict[str, Any] = {STORE: private_copies.store, WAIT: private_copies.wait,
+                            FETCH: private_copies.fetch, GATE: private_copies.arrived}
     made = graph.call_function(call[kind], (*read, *([device] if kind == FETCH else ())))
     example = value.meta["val"]
     if kind in (STORE, WAIT):
