@@ -48,7 +48,7 @@ class Apply(Command):
                 raise InputError("%s carries no plan; there is nothing to remove" % args.plan)
         else:
             plan = plan_file.load_plan(args.plan)
-            if plan.original_json is None:
+            if plan.symbol_json is None:
                 raise InputError("%s plans a graph that is not MXNet's; there is no symbol to "
                                  "write" % args.plan)
             if args.symbol:

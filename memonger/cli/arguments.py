@@ -272,7 +272,7 @@ def load_network(args: argparse.Namespace, path: str) -> Tuple[Any, Dict[str, An
         symbol = load_symbol(path)
         return symbol, shape_arguments(args, symbol)
     plan = load_plan(path)
-    if plan.original_json is None:
+    if plan.symbol_json is None:
         raise InputError("%s plans the graph of a file; there is nothing to run" % path)
     saved = plan.options
     given = shape_arguments(args, plan.symbol, saved.get("grad_req", "write"))

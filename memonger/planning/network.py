@@ -2,8 +2,9 @@
 
 A frontend answers five questions: ``graph``, ``unplanned``, ``pool_within``, ``apply`` and
 ``confirm``. The others have answers that fit where values have memory of their own, and where
-nothing but the graph says what a plan takes; a frontend gives its own where that is not so. How its
-plans are shown and checked when they are read is in :mod:`memonger.plans.above`.
+nothing but the graph says what a plan takes; a frontend gives its own where that is not so. What
+its plans keep of the network, and how files of them are checked, is a
+:class:`memonger.plans.record.Record`.
 """
 from __future__ import annotations
 

@@ -5,7 +5,9 @@ They are loaded when a plan is shown or read from a file, and only what that pla
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any, Optional
+from typing import Any, Mapping
+
+from .record import Record
 
 
 def views() -> Any:
@@ -13,10 +15,10 @@ def views() -> Any:
     return import_module("memonger.report.plan_views")
 
 
-def frontend_of(original_json: Optional[str]) -> Any:
-    """The hooks of the frontend whose network is written so; None for a graph without one.
-
-    They are ``check(plan)``, ``symbol_json(plan)``, ``symbol(text, numpy_arrays)`` and
-    ``reasons(plan, op, asked)``.
-    """
-    return None if original_json is None else import_module("memonger.mx.calls.plan_hooks")
+def record_in(data: Mapping[str, Any]) -> Record:
+    """The record in a plan file, in the class of the frontend that wrote it."""
+    fields = {name: data[name] for name in ("by_device", "numpy_arrays") if name in data}
+    if data["original_json"] is None:
+        return Record(**fields)
+    return import_module("memonger.mx.calls.symbol_record").SymbolRecord(
+        original_json=data["original_json"], **fields)

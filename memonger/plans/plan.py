@@ -14,8 +14,9 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Union
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..memory.host import host_bytes
-from .above import frontend_of, views
+from .above import views
 from .footprint import Footprint
+from .record import Record
 
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
@@ -95,13 +96,8 @@ class Plan:
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Remarks of the method and of the caller, a sentence each.
     notes: Tuple[str, ...] = ()
-    #: The symbol as it was before planning; None for graphs that are not MXNet's.
-    original_json: Optional[str] = field(default=None, repr=False)
-    #: The arrays of the symbol are ``mx.np.ndarray`` (``npx.set_np()``).
-    numpy_arrays: bool = False
-    #: Of a network spread over devices: by the name of each, its "total_bytes",
-    #: "unplanned_total_bytes" and, where it was given one, "budget_bytes".
-    by_device: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: What the frontend keeps of the network.
+    record: Record = field(default_factory=Record, repr=False)
     #: Seconds the planning took; not saved, so that plan files are reproducible.
     planning_s: float = field(default=0.0, compare=False)
     #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.
@@ -211,15 +207,17 @@ class Plan:
     @cached_property
     def symbol_json(self) -> Optional[str]:
         """The planned symbol as JSON: the original with the plan's decisions on it."""
-        frontend = frontend_of(self.original_json)
-        return None if frontend is None else frontend.symbol_json(self)
+        return self.record.symbol_json(self)
 
     @property
     def symbol(self) -> Any:
         """The planned ``mx.sym.Symbol``; None for graphs that are not MXNet's."""
-        frontend = frontend_of(self.original_json)
-        return None if frontend is None else \
-            frontend.symbol(self.symbol_json, self.numpy_arrays)
+        return self.record.symbol(self)
+
+    @property
+    def by_device(self) -> Mapping[str, Mapping[str, int]]:
+        """Totals of a network that is spread over devices, by the name of each."""
+        return self.record.by_device
 
     def with_measured(self, measured: Mapping[str, Any]) -> "Plan":
         """The plan with a measurement beside its predictions.

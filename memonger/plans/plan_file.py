@@ -27,7 +27,7 @@ from ..util.gc_pause import paused
 from ..util.json_files import parse_json, plain, read_text
 from ..util.type_checks import check_types
 from . import columnar_json as columns
-from .above import frontend_of
+from .above import record_in
 from .consistency import contradictions
 from .footprint import Footprint
 from .plan import Plan, Status
@@ -93,11 +93,8 @@ def dumps(plan: Plan) -> str:
         "fingerprint": plan.graph.fingerprint, "status": plan.status.value,
         "graph": columns.pack_graph(plan.graph), "schedule": _pack_schedule(plan),
         **_pack_footprints(plan), "options": dict(plan.options),
-        "notes": list(plan.notes), "original_json": plan.original_json,
+        "notes": list(plan.notes), **plan.record.in_file(),
         "measured": None if plan.measured is None else dict(plan.measured),
-        **({"numpy_arrays": True} if plan.numpy_arrays else {}),
-        **({"by_device": {name: dict(totals) for name, totals in plan.by_device.items()}}
-           if plan.by_device else {}),
         **{key: getattr(plan, key) for key in _PLAIN}}
     content["checksum"] = checksum(content)
     lines = ["%s: %s" % (json.dumps(key), _json(content[key])) for key in sorted(content)]
@@ -130,12 +127,9 @@ def loads(text: str) -> Plan:
             graph=graph, schedule=_unpack_schedule(graph, data["schedule"]),
             status=Status(data["status"]), planned=planned, unplanned=unplanned,
             options=_tuples(data["options"]), notes=tuple(data["notes"]),
-            original_json=data["original_json"],
-            numpy_arrays=data.get("numpy_arrays", False),
-            by_device=data.get("by_device", {}),
-            measured=_tuples(data["measured"]), from_file=True,
+            record=record_in(data), measured=_tuples(data["measured"]), from_file=True,
             **{key: data[key] for key in _PLAIN})
-        check_types([plan, plan.planned, plan.unplanned])
+        check_types([plan, plan.planned, plan.unplanned, plan.record])
         _check_options(plan.options)
         outside = [(name, size) for fixed in (plan.fixed_bytes, plan.baseline_fixed_bytes)
                    for name, size in fixed.items()]
@@ -147,9 +141,7 @@ def loads(text: str) -> Plan:
         if plan.bound > max(0.0, plan.overhead) + 1e-9 or \
                 (plan.minimum_total_bytes or 0) > plan.total_bytes:
             raise ValueError("it is better than its bounds allow")
-        frontend = frontend_of(plan.original_json)
-        if frontend is not None:
-            frontend.check(plan)
+        plan.record.check(plan)
         wrong = contradictions(plan)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise PlanSchemaError("the plan contradicts itself (%s: %s); %s"

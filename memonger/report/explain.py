@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from typing import Callable, Dict, Iterable, List, Mapping, Optional
+from typing import Dict, List, Mapping, Optional
 
 from ..graph.in_use import graph_in_use
 from ..graph.schedule import Consumer, Schedule, expand_in_part
@@ -16,19 +16,16 @@ from .facts import Facts, OpFacts
 from .formatting import Units, counted, format_percent, ordinal
 from .streams import transfer_lines
 
-#: A plan, the name of an op and the variants asked for to lines about variants that the plan was
-#: not offered.
-Reasons = Callable[[Plan, str, str], Iterable[str]]
 _KEPT = {"keep": "is kept from forward to backward", "pinned": "stays as it is"}
 
 
-def explain(plan: Plan, op: str, reasons: Optional[Reasons] = None) -> str:
+def explain(plan: Plan, op: str) -> str:
     """Explain the decision for one forward op, in four lines or so.
 
     What the pool would be otherwise is computed: the schedule with this one decision the other
     way round, under the plan's own storage model.
 
-    ``op``: name of a forward op. ``reasons``: the frontend's words about variants.
+    ``op``: name of a forward op.
     Raises UnknownOpError if the plan has no such op; the message names close ones.
     """
     facts = Facts(plan)
@@ -38,8 +35,7 @@ def explain(plan: Plan, op: str, reasons: Optional[Reasons] = None) -> str:
     lines = [_headline(facts, fact)]
     lines += ["  " + line for line in _memory(facts, fact) + _cost(facts, fact)
               + transfer_lines(facts, fact)
-              + _dependencies(facts, fact) + _remarks(facts, fact)
-              + _variants(facts, fact, reasons)]
+              + _dependencies(facts, fact) + _remarks(facts, fact) + _variants(facts, fact)]
     return "\n".join(lines)
 
 
@@ -237,13 +233,13 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
     return lines
 
 
-def _variants(facts: Facts, fact: OpFacts, reasons: Optional[Reasons]) -> List[str]:
+def _variants(facts: Facts, fact: OpFacts) -> List[str]:
     """What else could stand in the op's place, or why nothing can."""
     plan = facts.plan
     asked = plan.options.get("variants", "none")
-    if asked == "none" or not plan.original_json or _variant_in_use(fact):
+    if asked == "none" or _variant_in_use(fact):
         return []
     offered = [variant.name for variant in plan.graph.variants if variant.op == fact.op]
     if offered:
         return ["could run as the variant %s" % " or ".join(offered)]
-    return list(reasons(plan, fact.name, asked)) if reasons else []
+    return plan.record.refused_variants(plan, fact.name, asked)

@@ -5,7 +5,6 @@ found by whatever first computes with it, or by the native core, which does not 
 """
 from __future__ import annotations
 
-import enum
 import math
 from dataclasses import fields
 from typing import Any, Callable, Dict, Iterable, Tuple, Union, get_type_hints
@@ -65,6 +64,4 @@ def _test(hint: Any) -> Test:
         inside = _test(parts[1])
         return lambda value: isinstance(value, dict) and all(
             type(key) is str and inside(item) for key, item in value.items())
-    if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        return lambda value: isinstance(value, hint)
-    return lambda value: type(value) is hint
+    return lambda value: isinstance(value, hint)

@@ -19,7 +19,6 @@ import time
 from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
-from ..mx.symbol.common_subexpressions import to_json
 from ..plans.plan import Plan, Status
 from ..report.formatting import format_percent
 from ..util.errors import InfeasibleBudget, InputError, PlanMismatch, PlanSchemaError
@@ -167,15 +166,15 @@ def rebuild(opened: Any, item: Mapping[str, Any], budget_bytes: int,
 def _restore(opened: Any, item: Mapping[str, Any], budget_bytes: int,
              data: Mapping[str, Any]) -> Plan:
     """The plan of one entry, with its memory predicted again and its symbol bound once."""
-    from ..mx.rewrite.load import is_numpy
+    from ..mx.calls.symbol_record import SymbolRecord
     plan, found_bytes = rebuild(opened, item, budget_bytes, data)
     if found_bytes != item["pool_bytes"]:
         raise PlanMismatch(
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
     shapes = opened.runner.binding.shapes
-    return replace(plan, bound=item["bound"], original_json=to_json(opened.symbol),
-                   numpy_arrays=is_numpy(opened.symbol), budget_bytes=budget_bytes,
+    return replace(plan, bound=item["bound"], record=SymbolRecord.of(opened.symbol),
+                   budget_bytes=budget_bytes,
                    options={"network": data["network"], "share": item["share"],
                             "shapes": {name: list(shape)
                                        for name, shape in sorted(shapes.items())}})

@@ -157,7 +157,7 @@ def test_verify_finds_a_difference(plan_file, tmp_path, capsys):
     # Not the network it was: one activation is another function now.
     planned.write_text(text.replace('"act_type": "relu"', '"act_type": "tanh"', 1),
                        encoding="utf-8")
-    original = memonger.load_plan(plan_file).original_json
+    original = memonger.load_plan(plan_file).record.original_json
     (tmp_path / "net-symbol.json").write_text(original, encoding="utf-8")
     arguments = ["verify", str(planned), str(tmp_path / "net-symbol.json"), *SHAPE]
     capsys.readouterr()

@@ -55,7 +55,7 @@ def test_plans_keep_all_casts(network, options, tmp_path):
     plan = memonger.plan(net, shapes=SHAPES, time_limit=0.3, **options)
     assert casts(plan.symbol) == casts(net)
     assert plan.pool_bytes <= plan.baseline_pool_bytes
-    assert to_json(memonger.strip(plan.symbol)) == to_json(net) == plan.original_json
+    assert to_json(memonger.strip(plan.symbol)) == to_json(net) == plan.record.original_json
     assert memonger.verify(plan).identical
     assert memonger.verify(plan.symbol, net, shapes=SHAPES).identical
     plan.save(str(tmp_path / "plan.json"))

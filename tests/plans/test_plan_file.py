@@ -20,6 +20,7 @@ from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, Step, expand, expand_in_part
 from memonger.graph.types import Graph, Implementation, Inplace, Op
 from memonger.memory.storage import plan_storage
+from memonger.mx.calls.symbol_record import SymbolRecord
 from memonger.plans import columnar_json as columns
 from memonger.plans import plan_file as planfile
 from memonger.plans.plan import Plan, Status
@@ -126,7 +127,7 @@ def symbol_of(graph) -> str:
 
 
 def with_symbols(plan: Plan) -> Plan:
-    return replace(plan, original_json=symbol_of(plan.graph))
+    return replace(plan, record=SymbolRecord(original_json=symbol_of(plan.graph)))
 
 
 def test_large_plans_stay_small():
@@ -134,7 +135,7 @@ def test_large_plans_stay_small():
     assert len(graph.ops) > 1200
     plan = with_symbols(make(graph, {i: {} for i in range(0, graph.num_forward, 2)}))
     text = planfile.dumps(plan)
-    assert len(text) - len(plan.original_json) < 200 * len(graph.ops)
+    assert len(text) - len(plan.record.original_json) < 200 * len(graph.ops)
     assert loads(text) == plan
 
 
@@ -142,7 +143,7 @@ def test_an_original_without_the_ops_of_the_graph_is_refused():
     plan = make(tiny(), {1: {}})
     kind = plan.graph.ops[1].kind
     original = symbol_of(plan.graph).replace('"%s"' % kind, '"tanh"')
-    forged = replace(plan, original_json=original)
+    forged = replace(plan, record=SymbolRecord(original_json=original))
     with pytest.raises(PlanSchemaError, match="the symbol has no op"):
         loads(planfile.dumps(forged))
 

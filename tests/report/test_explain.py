@@ -12,6 +12,7 @@ from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, expand
 from memonger.graph.types import Implementation
 from memonger.memory.storage import plan_storage
+from memonger.mx.calls.symbol_record import SymbolRecord
 from memonger.report.explain import explain, flipped_schedule, rank_words
 from memonger.report.facts import Facts
 from memonger.report.formatting import format_time
@@ -101,7 +102,8 @@ def test_why_no_variant_stands_in_an_ops_place(plan, op, attributes, asked, word
     nodes = [{"op": "null", "name": "data", "inputs": []},
              {"op": op, "name": "relu0", "attrs": attributes, "inputs": [[0, 0, 0]]}]
     symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}
-    other = replace(plan, original_json=json.dumps(symbol), options={"variants": asked})
+    record = SymbolRecord(original_json=json.dumps(symbol))
+    other = replace(plan, record=record, options={"variants": asked})
     last = other.explain("relu0").splitlines()[-1].strip()
     if words is None:
         assert "variant" not in last
@@ -114,6 +116,6 @@ def test_variants_that_were_offered_are_named(plan):
     offered = [Offer(name, index, ((index, Implementation((), ())),))
                for name in ("mask_relu", "batch_norm_relu")]
     other = replace(plan, graph=offering(plan.graph, offered),
-                    original_json="{}", options={"variants": "exact"})
+                    options={"variants": "exact"})
     assert other.explain("relu0").splitlines()[-1].strip() == \
         "could run as the variant mask_relu or batch_norm_relu"

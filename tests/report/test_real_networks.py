@@ -39,7 +39,7 @@ def test_plot_network_draws_planned_symbols_as_before(small):
     plan = memonger.load_plan(str(small / "plan.json"))
     assert "recompute" in plan.decisions.values()
     shapes = dict(plan.options["shapes"])
-    before = mx.viz.plot_network(mx.sym.load_json(plan.original_json), shape=shapes)
+    before = mx.viz.plot_network(mx.sym.load_json(plan.record.original_json), shape=shapes)
     assert mx.viz.plot_network(plan.symbol, shape=shapes).source == before.source
 
 

@@ -65,9 +65,13 @@ def beside_devices(plan: Plan, network: BoundNetwork, costs: Any,
         return plan
     planned = totals_by_device(plan.symbol, network, costs)
     unplanned = unplanned or totals_by_device(network.symbol, network, costs)
-    return replace(plan, by_device={
+    return _with_totals(plan, {
         name: {"total_bytes": total, "unplanned_total_bytes": unplanned[name]}
         for name, total in planned.items()})
+
+
+def _with_totals(plan: Plan, by_device: Mapping[str, Mapping[str, int]]) -> Plan:
+    return replace(plan, record=replace(plan.record, by_device=by_device))
 
 
 def plan_over_devices(symbol: Any, binding: Binding, costs: Any, request: PlanRequest,
@@ -99,7 +103,7 @@ def plan_over_devices(symbol: Any, binding: Binding, costs: Any, request: PlanRe
                   for name, limit in limits.items()
                   if plan.by_device[name]["total_bytes"] > limit}
         if not excess:
-            return replace(plan, by_device={
+            return _with_totals(plan, {
                 name: {**totals, **({"budget_bytes": limits[name]} if name in limits else {})}
                 for name, totals in plan.by_device.items()})
         left = {name: lowered(left[name], more) for name, more in excess.items()}

@@ -19,10 +19,10 @@ from ...util.units import format_bytes
 from ..capture.devices import away
 from ..plugin import loading as native
 from ..rewrite.apply import apply_plan_to, asks_for_arena, is_planned, unforced
-from ..rewrite.load import is_numpy
 from ..rewrite.variant_graph import with_variants
 from ..symbol.common_subexpressions import to_json
 from .runner import Form, Runner
+from .symbol_record import SymbolRecord
 
 logger = logging.getLogger("memonger")
 #: Categories that only stock MXNet has, or counts otherwise.
@@ -167,8 +167,7 @@ class BoundNetwork:
             notes += ("without a plan MXNet fuses point-wise ops there, and its pool takes %d "
                       "bytes; unfused, as in planned executors, %d"
                       % (unplanned_bytes, predicted),)
-        return replace(plan, notes=notes, costs=self.costs, original_json=to_json(self.symbol),
-                       numpy_arrays=is_numpy(self.symbol),
+        return replace(plan, notes=notes, costs=self.costs, record=SymbolRecord.of(self.symbol),
                        unplanned=replace(self.unplanned, predicted_pool_bytes=predicted))
 
     def advice(self, plan: Plan) -> str:

@@ -12,6 +12,7 @@ from ..rewrite.load import is_numpy, of_kind
 from ..symbol.common_subexpressions import to_json
 from .binding import Shapes
 from .inputs import check_symbol, gather_shapes, refuse_module
+from .symbol_record import SymbolRecord
 
 if TYPE_CHECKING:
     from ...plans.measurement import Measurement
@@ -161,11 +162,12 @@ def apply_plan(plan: Plan, symbol: Any) -> Any:
         If the plan belongs to another network.
     """
     text = to_json(strip(symbol))
-    if plan.original_json is None:
+    if not isinstance(plan.record, SymbolRecord):
         raise PlanMismatch("the plan was made for a graph that is not MXNet's; it has no symbol")
-    if text != plan.original_json:
+    original = plan.record.original_json
+    if text != original:
         raise PlanMismatch("the plan was made for another network; plan this one", *(
-            hashlib.sha256(one.encode()).hexdigest()[:16] for one in (plan.original_json, text)))
+            hashlib.sha256(one.encode()).hexdigest()[:16] for one in (original, text)))
     return of_kind(plan.symbol, is_numpy(symbol))
 
 

@@ -3,24 +3,21 @@ from __future__ import annotations
 
 from typing import List
 
-from ...plans.plan import Plan
 from .catalogue import kind
 from .swap import candidates, refusals
 
 
-def reasons(plan: Plan, op: str, asked: str) -> List[str]:
-    """Lines about the variants of an op that the plan was not offered.
+def reasons(original_json: str, op: str, asked: str) -> List[str]:
+    """Lines about the variants of an op that the symbol's plan was not offered.
 
     ``asked``: "exact" or "all".
     """
-    if not plan.original_json:
-        return []
-    inexact = [name for name in candidates(plan.original_json).get(op, ())
+    inexact = [name for name in candidates(original_json).get(op, ())
                if not kind(name).exact]
     if inexact and asked != "all":
         return ["with variants all it could run as %s" % " or ".join(inexact)]
     refused = [reason.split(", not ")[0]
-               for reason in refusals(plan.original_json).get(op, {}).values()]
+               for reason in refusals(original_json).get(op, {}).values()]
     # Each kind of activation is a reason against the variants of all others.
     others = [reason for reason in refused if not reason.startswith("the activation is ")]
     names = dict.fromkeys(others or refused)
