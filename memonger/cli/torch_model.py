@@ -188,12 +188,12 @@ def estimate(args: argparse.Namespace) -> int:
     calls = _calls()
     from ..util.units import parse_budget
     model, _ = _model_of(args, args.network)
-    estimated = calls.estimate(model.module, model.inputs, args.mode or "inductor",
-                               *args.optimizer)
+    estimated = calls.estimate(model.module, model.inputs, args.mode, *args.optimizer)
     sizes = {**estimated.fixed_bytes, "pool": estimated.pool_bytes}
     budget = None if args.budget is None else parse_budget(args.budget, estimated.total_bytes)
     record = {"bytes": sizes, "total_bytes": estimated.total_bytes, "budget_bytes": budget}
-    answer(args, record, lambda: estimate_table(sizes, budget))
+    answer(args, record, lambda: "\n".join(
+        [str(estimated), *([] if budget is None else [estimate_table(sizes, budget)])]))
     return EXIT_OK if budget is None or estimated.total_bytes <= budget else EXIT_BUDGET
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Tuple
+from functools import cached_property
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from ..graph.clock import Times
 from ..graph.in_use import effective_ops
@@ -81,6 +82,11 @@ class Timeline:
         if not 0 <= step < len(self.names):
             raise IndexError("step %d of %d" % (step, len(self.names)))
         return _alive(self.graph, self.names, self.storage, step)
+
+    @cached_property
+    def everything(self) -> Tuple[Alive, ...]:
+        """All blocks of memory that are ever in use, each by the first value in it."""
+        return _alive(self.graph, self.names, self.storage)
 
     @property
     def at_peak(self) -> Tuple[Alive, ...]:
@@ -168,12 +174,13 @@ def _category(graph: Graph, storage: StoragePlan, value: int) -> str:
 
 
 def _alive(graph: Graph, names: Tuple[str, ...], storage: StoragePlan,
-           step: int) -> Tuple[Alive, ...]:
+           step: Optional[int] = None) -> Tuple[Alive, ...]:
+    """What is in memory at a step; without one, all that ever is."""
     alive = []
     for values, block in zip(_values_of_blocks(storage), storage.blocks.blocks):
-        if block.start <= step <= block.end:
+        if values and (step is None or block.start <= step <= block.end):
             steps = [storage.program.values[v].step for v in values]
-            value = values[bisect_right(steps, step) - 1]
+            value = values[0 if step is None else bisect_right(steps, step) - 1]
             made = storage.program.values[value]
             alive.append(Alive(graph.tensors[made.tensor].name, names[made.step], block.bytes,
                                _category(graph, storage, value), block.start, block.end))

@@ -42,9 +42,9 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     facts = Facts(plan)
     if plan.method == "none" and plan.budget_bytes is None and path is None:
         sizes = {**plan.fixed_bytes, "pool": plan.pool_bytes}
-        return "\n".join([_headline(facts), estimate_table(sizes, graph=plan.graph),
+        return "\n".join([headline(plan), estimate_table(sizes, graph=plan.graph),
                           *("note: " + note for note in plan.notes)])
-    lines = [_headline(facts), _before_and_after(facts)]
+    lines = [headline(plan), _before_and_after(facts)]
     lines += _by_device(plan)
     lines += _saved(facts)
     lines += _search_lines(facts)
@@ -69,8 +69,9 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     return "\n".join(lines)
 
 
-def _headline(facts: Facts) -> str:
-    plan = facts.plan
+def headline(plan: Plan) -> str:
+    """The network's name, size, type and largest input."""
+    facts = Facts(plan)
     parts = [plan.graph.name] if plan.graph.name else []
     parts.append(counted(plan.graph.num_forward, "op"))
     if not Units.of(plan).plain:
@@ -198,7 +199,7 @@ def _not_counted(graph: Graph, sizes: Mapping[str, int]) -> str:
     parts = ["the device's context", "fragmentation of the device's allocator"]
     if graph.shares_buffers and "objects" not in sizes and "rounding" not in sizes:  # on a CPU
         parts.append("MXNet's objects (7 KiB an op)")
-    if not sizes.get("workspace"):
+    if not sizes.get("workspace") and (graph.shares_buffers or "workspace" not in sizes):
         parts.append("workspace of operators")
     if "optimizer" not in sizes:
         parts.append("optimizer state (name the optimizer to count it)")
@@ -213,6 +214,7 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
               "inputs": "inputs", "head_gradients": "head gradients", "pool": "pool",
               "workspace": "workspace", "optimizer": "optimizer state",
               "outputs": "outputs and their gradients", "random_states": "random states",
+              "buckets": "DistributedDataParallel's buckets",
               "never_written": "never written", "objects": "MXNet's objects",
               "layout_copies": "copies in other layouts", "recurrent_states": "states of RNN"}
 

@@ -13,12 +13,13 @@ by node with eager kernels.
 from __future__ import annotations
 
 from .calls.compiled import compile, measure, options, plans, verify
-from .calls.plan import estimate, max_batch, plan, profile, sweep
+from .calls.estimate import estimate, memory_snapshot
+from .calls.plan import max_batch, plan, profile, sweep
 from .check.measure import Measurement
 from .check.verify import Verification
 from .pytorch.loss_layer import linear_cross_entropy
 from .times.profile import Profile
 
 __all__ = ["Measurement", "Profile", "Verification", "compile", "estimate",
-           "linear_cross_entropy", "max_batch", "measure", "options", "plan", "plans", "profile",
-           "sweep", "verify"]
+           "linear_cross_entropy", "max_batch", "measure", "memory_snapshot", "options", "plan",
+           "plans", "profile", "sweep", "verify"]

@@ -78,7 +78,7 @@ def test_an_error_says_what_and_where(after, line, said, call):
 def test_a_wrong_size_in_a_layer_of_pytorch_names_the_line_that_calls_it():
     module = nn.Sequential(nn.Linear(4, 4), nn.Linear(3, 3))
     with pytest.raises(InputError, match=r"(?s)\[2, 4\] X \[3, 3\].*linear.py:\d+, forward"):
-        mt.estimate(module, (torch.ones(2, 4),))
+        mt.estimate(module, (torch.ones(2, 4),), "inductor")
 
 
 @functools.lru_cache(maxsize=None)

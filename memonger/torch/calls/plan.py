@@ -85,24 +85,6 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     return traced(module, inputs, with_host(request, host, link)).plan
 
 
-def estimate(module: Any, inputs: Inputs, mode: str = "inductor", optimizer: Any = None,
-             optimizer_params: Optional[Mapping[str, Any]] = None) -> Plan:
-    """Bytes of one unplanned training step: of the module as it is written.
-
-    Parameters
-    ----------
-    module, inputs, mode, optimizer, optimizer_params
-        As for :func:`plan`.
-
-    Returns
-    -------
-    Plan
-        ``total_bytes``, ``pool_bytes`` and ``fixed_bytes`` by category.
-    """
-    return traced(module, inputs, requested(Request(mode=mode, unplanned=True), "auto", optimizer,
-                                            optimizer_params)).plan
-
-
 @shows_progress
 def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
           mode: str = "inductor", costs: Any = "auto", variants: str = "exact",

@@ -1,7 +1,7 @@
 """Seconds of the nodes of a joint graph: estimates, or what :mod:`..times.profile` measured."""
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import torch
 import torch.fx as fx
@@ -47,7 +47,12 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
 
 def signature(node: fx.Node) -> str:
     """What decides a node's time: operator, sizes, layouts, types and numbers."""
-    channels_last = has_channels_last(node)
+    return call_signature(node.target, node.args, node.kwargs, has_channels_last(node))
+
+
+def call_signature(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+                   channels_last: bool = False) -> str:
+    """The same of a call with values."""
 
     def words(value: Any) -> str:
         if isinstance(value, fx.Node):
@@ -60,8 +65,8 @@ def signature(node: fx.Node) -> str:
             return "%s%s%s" % (str(value.dtype)[6:], [hint(n) for n in value.shape],
                                strides_of(value, channels_last))
         return str(value)
-    return "%s%s%s" % (node.target, words(node.args),
-                       ["%s=%s" % (k, words(v)) for k, v in sorted(node.kwargs.items())])
+    return "%s%s%s" % (target, words(args),
+                       ["%s=%s" % (k, words(v)) for k, v in sorted(kwargs.items())])
 
 
 def op_times_s(nodes: List[Optional[fx.Node]], roofline: Roofline, fused: bool,

@@ -34,15 +34,20 @@ def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
     captured = replace(captured, optimizer_bytes=held_bytes)
     if temporary_bytes <= 0:
         return captured
-    graph = captured.graph
+    graph = graph_with_step(captured.graph, temporary_bytes)
+    return replace(captured, graph=graph, nodes=[*captured.nodes, None],
+                   parts=[*captured.parts, []])
+
+
+def graph_with_step(graph: Graph, temporary_bytes: int) -> Graph:
+    """The graph with the optimizer's step behind it, which takes so much while it runs."""
     made = Tensor(STEP + ":temporary", temporary_bytes, len(graph.ops), "activation", "device",
                   (temporary_bytes,), "uint8")
     op = Op.of(STEP, _KIND, (), (len(graph.tensors),), True,
                not_recomputable_because="a backward op")
     graph = replace(graph, tensors=(*graph.tensors, made), ops=(*graph.ops, op))
     graph.check()
-    return replace(captured, graph=graph, nodes=[*captured.nodes, None],
-                   parts=[*captured.parts, []])
+    return graph
 
 
 def pool_at_optimizer(graph: Graph) -> int:

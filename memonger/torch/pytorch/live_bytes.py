@@ -34,8 +34,11 @@ class LiveBytes(private_ops.DispatchMode):
                 continue
             size_bytes = -(-storage.nbytes() // self.granule_bytes) * self.granule_bytes
             self._known[key] = weakref.finalize(storage, self._gone, key, size_bytes)
-            self.now_bytes += size_bytes
-            self.most_bytes = max(self.most_bytes, self.now_bytes)
+            self._came(key, size_bytes, part)
+
+    def _came(self, key: int, size_bytes: int, tensor: torch.Tensor) -> None:
+        self.now_bytes += size_bytes
+        self.most_bytes = max(self.most_bytes, self.now_bytes)
 
     def _gone(self, key: int, size_bytes: int) -> None:
         self._known.pop(key, None)
@@ -45,18 +48,22 @@ class LiveBytes(private_ops.DispatchMode):
                            kwargs: Optional[Mapping[str, Any]] = None) -> Any:
         kwargs = kwargs or {}
         given = tensors_in((args, kwargs))
+        result = self._result(func, args, kwargs, given)
+        self.note(tensors_in(result))
+        return result
+
+    def _result(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
+                given: Sequence[torch.Tensor]) -> Any:
+        """What an operator gives, which may be fake."""
         if func is torch.ops.aten._local_scalar_dense.default and \
                 private_ops.is_fake(given[0]) and given[0].dtype != torch.bool:
             return 1.0 if given[0].is_floating_point() else 1
         if given or self.fakes is None:
+            return func(*args, **kwargs)
+        with self.fakes:
             result = func(*args, **kwargs)
-        else:
-            with self.fakes:
-                result = func(*args, **kwargs)
-            if isinstance(result, torch.Tensor) and is_number(result):
-                result = func(*args, **kwargs)
-        self.note(tensors_in(result))
-        return result
+        return func(*args, **kwargs) if isinstance(result, torch.Tensor) and is_number(result) \
+            else result
 
 
 def is_number(tensor: torch.Tensor) -> bool:

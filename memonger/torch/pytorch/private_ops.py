@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import ChainMap
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -18,6 +19,13 @@ from torch.utils.flop_counter import (
 try:
     from torch._functorch import partitioners
     from torch._subclasses import FakeTensor, FakeTensorMode
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+    )
+
+    #: What fake tensors raise where code looks at values.
+    DEPENDS_ON_VALUES = (DataDependentOutputException, DynamicOutputShapeException)
 except ImportError:  # another PyTorch than those tested: versions.py finds out before others do
     pass
 
@@ -38,6 +46,36 @@ def fake_tensors() -> Any:
 def is_fake(tensor: torch.Tensor) -> bool:
     """Whether it has no memory."""
     return isinstance(tensor, FakeTensor)
+
+
+def stand_in(tensor: torch.Tensor, fakes: Any, device: torch.device) -> torch.Tensor:
+    """A tensor like this one without memory; of whole numbers that are there a copy."""
+    if not tensor.is_meta and not tensor.is_floating_point() and not tensor.is_complex():
+        return tensor.detach().clone()
+    with fakes:
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype,
+                                   device=device if tensor.is_meta else tensor.device)
+    return torch.nn.Parameter(made, tensor.requires_grad) \
+        if isinstance(tensor, torch.nn.Parameter) else made.requires_grad_(tensor.requires_grad)
+
+
+@contextlib.contextmanager
+def outside_autocast(device: torch.device) -> Iterator[None]:
+    """The block runs behind the one of autocast that it is in, whose copies are gone."""
+    torch.clear_autocast_cache()
+    with torch.autocast(device.type, enabled=False):
+        yield
+
+
+@contextlib.contextmanager
+def quiet_fakes() -> Iterator[None]:
+    """In the block PyTorch does not log what operators say of fake tensors; it raises it, too."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 @contextlib.contextmanager
@@ -114,6 +152,20 @@ def keeps_graph() -> bool:
     return torch._C._autograd._get_current_graph_task_keep_graph()
 
 
+def autograd_number() -> int:
+    """Nodes of autograd's graph that are made from now on have at least this number."""
+    return torch.autograd._get_sequence_nr()
+
+
+def running_gradient() -> Tuple[int, Any]:
+    """The number of the node of autograd's graph that runs, and the leaf that it adds to.
+
+    -1 where none does.
+    """
+    node = torch._C._current_autograd_node()
+    return (-1, None) if node is None else (node._sequence_nr(), getattr(node, "variable", None))
+
+
 def keep_cuda_busy(cycles: int) -> None:
     """A kernel that does nothing for so long."""
     torch.cuda._sleep(cycles)
@@ -160,6 +212,11 @@ _FORMULAS: Mapping[Any, Callable[..., Any]] = ChainMap(flop_registry, {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_on_cpu,
 })
 _FUSIBLE: Dict[str, Any] = {}
+
+
+def is_mutable(function: Any) -> bool:
+    """Whether an operator writes into its inputs."""
+    return bool(function._schema.is_mutable)
 
 
 def is_random(node: fx.Node) -> bool:

@@ -27,7 +27,7 @@ from .request import Request
 UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
               "without a profile: costs=memonger.torch.profile(module, inputs)")
 #: A note of plans of a module that is not in training mode.
-_IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running "
+IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running "
             "statistics; to plan a step of training call module.train() first")
 #: A note of plans with :mod:`..rewrite.loss_layers`.
 _IN_CHUNKS = ("the output layer and its cross-entropy run in chunks of rows, as in "
@@ -133,7 +133,7 @@ class TracedNetwork(Network):
                 for node in self.captured.nodes if node is not None and takes_time(node)):
             notes += (UNCOUNTED,)
         if self.request.in_eval:
-            notes += (_IN_EVAL,)
+            notes += (IN_EVAL,)
         if self.original:
             notes += (_IN_CHUNKS,)
         if private.inside_ddp():
