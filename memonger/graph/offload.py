@@ -69,7 +69,7 @@ def with_offers(graph: Graph, bytes_per_s: float,
     ``bytes_per_s``: speed of a copy, one way. ``may_move``: of a tensor whether it can.
     O(ops + tensors) time, beside the seconds that moves wait for.
     """
-    return _laid(graph, _moves(graph, bytes_per_s, may_move), bytes_per_s)
+    return with_moves(graph, _moves(graph, bytes_per_s, may_move), bytes_per_s)
 
 
 def _moves(graph: Graph, bytes_per_s: float, may_move: Callable[[int], bool]) -> List[Move]:
@@ -100,8 +100,12 @@ def _moves(graph: Graph, bytes_per_s: float, may_move: Callable[[int], bool]) ->
     return result
 
 
-def _laid(graph: Graph, moves: Sequence[Move], bytes_per_s: float) -> Offloading:
-    """The graph with the ops of moves in its order, and their variants."""
+def with_moves(graph: Graph, moves: Sequence[Move], bytes_per_s: float) -> Offloading:
+    """The graph with the ops of these moves in its order, and their variants.
+
+    O(ops + tensors) time.
+    """
+    first = next((i for i, op in enumerate(graph.ops) if op.is_backward), len(graph.ops))
     at: Dict[int, List[Tuple[str, int]]] = {}
     for kind in KINDS:
         for number, move in enumerate(moves):
@@ -114,7 +118,8 @@ def _laid(graph: Graph, moves: Sequence[Move], bytes_per_s: float) -> Offloading
         for kind, number in at.get(index, ()):
             slot[kind, number] = len(ops)
             name = "%s:%s" % (kind, graph.tensors[moves[number].tensor].name)
-            ops.append(Op.of(name, kind, (), (), kind in (FETCH, GATE), runs=False,
+            late = index >= first and kind in (FETCH, GATE)
+            ops.append(Op.of(name, kind, (), (), late, runs=False,
                              not_recomputable_because="a copy",
                              stream="copy" if kind in (STORE, FETCH) else "compute"))
             before.append(None)

@@ -130,3 +130,28 @@ def test_what_cannot_be_asked_is_said():
         mt.compile(module, "80%", "eager", host="1GB", link="25GB")
     with pytest.raises(InfeasibleBudget):
         mt.plan(module, x, "1%", **HOST)
+
+
+def test_one_of_several_results_of_an_op_may_go():
+    """Attention's own output comes with the numbers that its gradient needs."""
+    class Attend(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(6))
+
+        def forward(self, x):
+            for layer in self.layers:
+                heads = layer(x).unflatten(-1, (4, 16)).transpose(1, 2)
+                x = nn.functional.scaled_dot_product_attention(heads, heads, heads) \
+                    .transpose(1, 2).flatten(2)
+            return x.sum()
+
+    torch.manual_seed(0)
+    module, x = Attend(), torch.randn(8, 64, 64)
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, "70%", **HOST)
+    numbers = trained(planned, module, (x,))
+    [plan] = mt.plans(planned)
+    moved = [name for name, what in plan.decisions.items() if "offload" in what]
+    assert any("scaled_dot_product" in name for name in moved)
+    assert same(numbers, trained(twin, twin, (x,)))

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from memonger.errors import InfeasibleBudget, InputError
+from memonger.errors import InfeasibleBudget
 from memonger.graph.schedule import expand
 from memonger.torch.engines import torchtitan
+from memonger.torch.pytorch import private_copies
 
 pytestmark = pytest.mark.torchtitan
 pytest.importorskip("torchtitan")
@@ -133,9 +134,37 @@ def test_a_budget_that_no_plan_meets_is_refused_with_the_least(config):
     assert not any("recompute" in node.meta for node in step.gm.graph.nodes)
 
 
-def test_a_host_is_refused():
-    with pytest.raises(InputError, match="leave host= out"):
-        torchtitan.register(budget="60GB", host="16GB")
+def test_values_go_to_the_host_where_that_is_cheaper(config):
+    """On a CPU, with copies in memory that PyTorch's allocator does not count."""
+    step = Traced(batch=(4, 1024))
+    unplanned, unplanned_bytes = step.measured()
+    alone = torchtitan.plan_step(step.gm, config, "60%", costs="reference").plan
+    made = torchtitan.plan_step(step.gm, config, "60%", host="1GB", link="25GB/s",
+                                costs="reference")
+    assert made.plan.overhead < alone.overhead / 2
+    assert 0 < made.plan.host_bytes <= 10**9
+    assert "on the host" in made.summary and "as the engine places copies" in made.summary
+    made.apply()
+    insert, = engine("cpu_offload", "apply_cpu_offload_pass")
+    step.result.gm = insert(step.gm, **made.places)
+    step.rematerialized()
+    ops = torch.ops.ao
+    stand_ins = {ops.offload.default: private_copies.store, ops.wait_tensor.default: ended,
+                 ops.reload.default: lambda host, device, size, stride:
+                 private_copies.fetch(host, device)}
+    for node in step.gm.graph.nodes:
+        node.target = stand_ins.get(node.target, node.target)
+    step.gm.recompile()
+    planned, planned_bytes = step.measured()
+    assert planned_bytes == made.plan.pool_bytes < unplanned_bytes
+    assert all(map(torch.equal, unplanned, planned))
+
+
+def ended(copy, source=None, *_):
+    """The end of a copy, behind which nobody needs what it was made of on the device."""
+    if source is not None and source.untyped_storage().resizable():
+        source.untyped_storage().resize_(0)
+    return copy
 
 
 @pytest.mark.slow
@@ -144,7 +173,7 @@ def test_plans_cost_a_fraction_of_the_engines_own_policies(config):
     tag, *policies = engine("memory_policy", "tag_sac_policy", "_make_default_memory_policy",
                             "_make_eager_memory_policy", "_make_full_memory_policy")
     base_s = None
-    for make, most in zip(policies, (1 / 3, 1 / 2, 1)):
+    for make, most, most_with_host in zip(policies, (1 / 3, 1 / 2, 1), (1 / 6, 1 / 6, 1)):
         theirs = Traced(batch=(8, 1024))
         torchtitan.name_sums(theirs.gm)
         tag(theirs.gm, policy_fn=make())
@@ -162,6 +191,10 @@ def test_plans_cost_a_fraction_of_the_engines_own_policies(config):
         assert plan.pool_bytes <= pool_bytes
         assert plan.overhead <= most * overhead, (make.__name__, plan.overhead, overhead)
         assert plan.overhead <= plan.bound + 0.003
+        plan = torchtitan.plan_step(ours.gm, config, total_bytes, host="16GB", link="25GB/s",
+                                    costs="reference").plan
+        assert plan.pool_bytes <= pool_bytes
+        assert plan.overhead <= most_with_host * overhead, (make.__name__, plan.overhead, overhead)
 
 
 def test_gathering_a_weight_again_is_a_choice():

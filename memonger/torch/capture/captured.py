@@ -45,10 +45,12 @@ class Captured:
     optimizer_bytes: Optional[int] = None
     #: Of gradients that exist before the step, which it adds to.
     gradient_bytes: int = 0
-    #: Of ops that move values to the host and back: what each does, and to which value; and the
-    #: values that they make. See :mod:`memonger.graph.offload`.
+    #: Of ops that move values to the host and back: what each does, and to which value; the values
+    #: that they make; and the node of each value that may move, a tensor that fills its memory.
+    #: See :mod:`memonger.graph.offload`.
     moves: Mapping[int, Tuple[str, int]] = field(default_factory=dict)
     value_of: Mapping[int, int] = field(default_factory=dict)
+    value_nodes: Mapping[int, fx.Node] = field(default_factory=dict)
     ops_by_node: Dict[fx.Node, int] = field(init=False)
     #: Of each op that the module's own checkpoints compute again, the number of the checkpoint.
     checkpoints: Dict[int, int] = field(init=False)

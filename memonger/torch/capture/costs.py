@@ -8,6 +8,7 @@ import torch.fx as fx
 
 from ..pytorch import loss_layer, private_ops
 from ..pytorch.sizes import hint, tensor_bytes, tensors
+from . import transfers
 from .collectives import network_bytes
 from .layouts import has_channels_last, strides_of
 
@@ -19,6 +20,8 @@ class Roofline(NamedTuple):
     bytes_per_s: float
     #: Of its link to other devices.
     network_bytes_per_s: float = 50e9
+    #: Of its link to the host, one way.
+    host_bytes_per_s: float = 25e9
 
 
 #: Estimates where nothing was measured: of a core of a CPU, and of the device that published tables
@@ -34,6 +37,10 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     over_network_bytes = network_bytes(node)
     if over_network_bytes is not None:
         return over_network_bytes / roofline.network_bytes_per_s
+    if transfers.is_copy(node):
+        return hint(tensor_bytes(node.meta["val"])) / roofline.host_bytes_per_s
+    if transfers.is_wait(node):
+        return 0.0
     values = private_ops.pytree.tree_map(
         lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a, (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))

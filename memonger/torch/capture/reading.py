@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
@@ -19,6 +20,7 @@ from .layouts import has_channels_last, is_arranged
 from .operators import first_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
 from .storages import Held, Storage, storages
+from .transfers import is_copy, is_to_host, is_wait
 from .written import written
 
 #: Results of at most so many bytes, and that share of their op's largest, stay with the first run:
@@ -32,7 +34,7 @@ def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[s
          fused: bool = False, measured_s: Optional[Mapping[str, float]] = None,
          temporary_bytes: Optional[Mapping[str, int]] = None, costs: str = "auto",
          name: str = "", labels: Sequence[str] = (),
-         network_bytes_per_s: Optional[float] = None) -> Captured:
+         rates: Mapping[str, float] = MappingProxyType({})) -> Captured:
     """Read a joint graph.
 
     ``categories``: of the forward inputs, in order; parameters where there is none.
@@ -41,11 +43,11 @@ def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[s
     of ops, and bytes that they take besides their outputs while they run.
     ``costs``: one of :data:`.costs.ROOFLINES` for other ops; "auto" goes by the device.
     ``labels``: what the forward inputs are called, in order; "" for PyTorch's own name.
-    ``network_bytes_per_s``: of a device's link to others; None: as the roofline says.
+    ``rates``: of the roofline that are another device's, by their names there.
     """
     known_bytes = {} if temporary_bytes is None else temporary_bytes
     return _Reader(joint, num_forward_outputs, categories, known_bytes, labels).read(
-        name, fused, measured_s or {}, costs, network_bytes_per_s)
+        name, fused, measured_s or {}, costs, rates)
 
 
 def node_name(node: fx.Node) -> str:
@@ -110,7 +112,7 @@ class _Reader:
         self.granule_bytes = CUDA_GRANULE_BYTES if self.device == "cuda" else 1
 
     def read(self, name: str, fused: bool, measured_s: Mapping[str, float],
-             costs: str, network_bytes_per_s: Optional[float]) -> Captured:
+             costs: str, rates: Mapping[str, float]) -> Captured:
         self.fused = fused
         nodes = list(self.held)
         late = self._late(nodes)
@@ -144,9 +146,7 @@ class _Reader:
                                 skip_written=True)
         if costs == "auto":
             costs = "cpu" if self.device == "cpu" else "reference"
-        roofline = ROOFLINES[costs]
-        if network_bytes_per_s is not None:
-            roofline = roofline._replace(network_bytes_per_s=network_bytes_per_s)
+        roofline = ROOFLINES[costs]._replace(**rates)
         times = [sum(op_times_s([node, *parts], roofline, fused, measured_s))
                  for node, parts in zip(self.nodes, self.parts_of_op)]
         graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
@@ -210,7 +210,7 @@ class _Reader:
             for made_of in mask.all_input_nodes for reader in made_of.users)}
 
     def _new(self, storage: Storage, producer: int, label: str, category: str,
-             value: Any) -> int:
+             value: Any, on_host: bool = False) -> int:
         def bytes_now() -> int:
             size_bytes = storage[1]() if callable(storage[1]) else hint(storage[1])
             if self.fused and isinstance(value, torch.Tensor):
@@ -227,7 +227,7 @@ class _Reader:
             if word in DTYPES and whole:
                 dtype, shape = word, tuple(map(hint, value.shape))
         self.tensor_of[storage[0]] = len(self.tensors)
-        space = "device" if producer >= 0 else "outside"
+        space = "outside" if producer < 0 else "host" if on_host else "device"
         self.tensors.append(Tensor(label, size_bytes, producer, category, space, shape, dtype))
         return len(self.tensors) - 1
 
@@ -259,7 +259,7 @@ class _Reader:
             self.views.discard(node)
             self.tensors_of[node] = [None] * len(self.held[node])
             self.reads_of[node], self.parts[node] = reads, {**parts, node: None}
-        elif node in self.views and not mutates:
+        elif node in self.views and not mutates and not is_wait(node):
             self._holds(node)
         else:
             self.views.discard(node)
@@ -275,7 +275,8 @@ class _Reader:
             if storage is not None and storage[0] not in self.tensor_of:
                 places.append(place)
                 made.append(self._new(storage, op, label + (":%d" % place if place else ""),
-                                      "activation", values[place] if place < len(values) else None))
+                                      "activation", values[place] if place < len(values) else None,
+                                      is_to_host(node)))
         largest = max((self.tensors[t].size_bytes for t in made), default=0)
         kept = tuple(k for k, t in enumerate(made) if places[k] in first_results(node) or
                      self.tensors[t].size_bytes <= min(SMALL_BYTES, SMALL_SHARE * largest))
@@ -289,7 +290,8 @@ class _Reader:
         self._add(node, parts, Op.of(
             label, str(node.target), tuple(reads), (*made, *extra), late,
             inplace=self._inplace(node, parts, reads, made),
-            not_recomputable_because="a backward op" if late else reason, kept_outputs=kept))
+            not_recomputable_because="a backward op" if late else reason, kept_outputs=kept,
+            stream="copy" if is_copy(node) else "compute"))
         self._holds(node)
 
     def _made_once(self, node: fx.Node) -> None:

@@ -11,7 +11,7 @@ import torch
 import torch.fx as fx
 
 from ..pytorch import private_ops
-from .collectives import is_wait
+from . import collectives, transfers
 
 #: One storage: its identity, and its bytes: a number, or a symbol or function of the sizes.
 Storage = Tuple[int, Union[int, torch.SymInt, Callable[[], int]]]
@@ -28,8 +28,8 @@ def storages(joint: fx.GraphModule) -> Dict[fx.Node, Held]:
         def run_node(self, n: fx.Node) -> Any:
             value = super().run_node(n)
             alive.append(value)
-            if is_wait(n):  # on fake tensors it makes a new one
-                result[n] = result[n.all_input_nodes[0]]
+            if collectives.is_wait(n) or transfers.is_wait(n):  # on fake tensors it makes a new one
+                result[n] = result[n.args[0]]
             elif n.op != "output":
                 result[n] = [storage for leaf in private_ops.pytree.tree_leaves(value)
                              for storage in _storages(leaf)]

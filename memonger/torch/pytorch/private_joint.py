@@ -141,9 +141,11 @@ def run_once(node: fx.Node) -> None:
     node.meta.update({_ONCE: True, "recompute": CheckpointPolicy.MUST_SAVE})
 
 
-def decision(again: bool) -> CheckpointPolicy:
-    """What trainers that split a graph themselves read: a node is computed again, or kept."""
-    return CheckpointPolicy.MUST_RECOMPUTE if again else CheckpointPolicy.MUST_SAVE
+def decision(again: bool, to_host: bool = False) -> CheckpointPolicy:
+    """What trainers that split a graph themselves read: a node is computed again, its value moved
+    to the host, or kept."""
+    return CheckpointPolicy.MUST_CPU_OFFLOAD if to_host else \
+        CheckpointPolicy.MUST_RECOMPUTE if again else CheckpointPolicy.MUST_SAVE
 
 
 def mark_phase(node: fx.Node, backward: bool) -> None:

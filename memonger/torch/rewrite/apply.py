@@ -145,9 +145,10 @@ class _Writer:
     def _move(self, op: Op, step: Step, in_backward: bool) -> None:
         """An op that moves a value to the host or back, or hands it on."""
         kind, tensor = self.captured.moves[step.op]
-        read = [self.of_step[source] for source in reversed(step.sources)]
-        value = self.captured.nodes[self.captured.graph.tensors[tensor].producer]
-        assert value is not None
+        value = self.captured.value_nodes[tensor]
+        read = [self._value(value, {tensor: source}, in_backward) if t == tensor
+                else self.of_step[source]
+                for t, source in zip(reversed(op.inputs), reversed(step.sources))]
         made = written_copy(self.new, kind, read, value, in_backward, self.captured.device,
                             op.inputs[0] != tensor)
         self.of_step.append(made)
@@ -159,6 +160,9 @@ class _Writer:
         """The new node of ``node`` where tensors come from the steps ``sources``."""
         if node in self.inputs:
             return self._input(node, in_backward)
+        moved = self._moved(node, sources)
+        if moved is not None:
+            return moved
         op = self.captured.ops_by_node.get(node)
         if op is not None:
             outputs = [t for t in wanted or self.graph.ops[op].outputs if t in sources]
@@ -173,6 +177,18 @@ class _Writer:
             private_joint.place(made, in_backward)
             self.view_copies[key] = made
         return self.view_copies[key]
+
+    def _moved(self, node: fx.Node, sources: Dict[int, int]) -> Optional[fx.Node]:
+        """What an op of a move made of the node's value, where that is where it comes from."""
+        held = self.captured.tensors_of.get(node, [])
+        tensor = held[0] if len(held) == 1 else None
+        source = -1 if tensor is None else sources.get(tensor, -1)
+        if tensor is None or source < 0 \
+                or self.schedule.steps[source].op not in self.captured.moves:
+            return None
+        value = self.captured.value_nodes[tensor]
+        return self.of_step[source] if node is value or \
+            node.target is value.target is operator.getitem else None
 
     def _input(self, node: fx.Node, in_backward: bool) -> fx.Node:
         """An input as it is before the step: in backward a copy, where forward writes into it."""

@@ -1,32 +1,45 @@
 """Values of a traced step that may lie on the host between forward and backward."""
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping
 
 import torch.fx as fx
 
-from ...graph.offload import FETCH, GATE, STORE, WAIT, with_offers
+from ...graph.offload import FETCH, GATE, STORE, WAIT, Offloading, with_offers
 from ..capture.captured import Captured
 from ..pytorch import private_copies, private_joint
 
 
 def with_offload(captured: Captured, bytes_per_s: float) -> Captured:
     """The step, its graph offering to move values at this speed, one way."""
-    graph, nodes = captured.graph, captured.nodes
+    values = movable(captured)
+    return with_laid(captured, with_offers(captured.graph, bytes_per_s, values.__contains__),
+                     values)
 
-    def may_move(tensor: int) -> bool:
-        node = nodes[graph.tensors[tensor].producer]
-        return node is not None and private_copies.can_move(node.meta.get("val"))
-    laid = with_offers(graph, bytes_per_s, may_move)
+
+def movable(captured: Captured) -> Dict[int, fx.Node]:
+    """The tensors that can go to the host and come back, each with the node that it is."""
+    values: Dict[int, fx.Node] = {}
+    for node, held in captured.tensors_of.items():
+        if (node in captured.ops_by_node or node.target is operator.getitem) and len(held) == 1 \
+                and held[0] is not None and private_copies.can_move(node.meta.get("val")):
+            values.setdefault(held[0], node)
+    return values
+
+
+def with_laid(captured: Captured, laid: Offloading, value_nodes: Mapping[int, fx.Node]) -> Captured:
+    """The step with a graph that offers to move values, each the value of a node."""
+    nodes = captured.nodes
     new = {old: op for op, old in enumerate(laid.before) if old is not None}
-    added = range(len(graph.tensors), len(laid.graph.tensors))
+    added = range(len(captured.graph.tensors), len(laid.graph.tensors))
     sizes = [*captured.sizes, *(captured.sizes[laid.value_of[t]] for t in added)]
     return replace(
         captured, graph=laid.graph, nodes=[None if op is None else nodes[op] for op in laid.before],
         parts=[[] if op is None else captured.parts[op] for op in laid.before], sizes=sizes,
         temporaries={new[op]: taken for op, taken in captured.temporaries.items()},
-        moves=laid.part_of, value_of=laid.value_of)
+        moves=laid.part_of, value_of=laid.value_of, value_nodes=value_nodes)
 
 
 def written_copy(graph: fx.Graph, kind: str, read: List[fx.Node], value: fx.Node,

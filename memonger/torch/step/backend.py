@@ -32,6 +32,7 @@ from .any_size import AnySize
 from .checks import check_inference
 from .compilation import Code, Compilation, PlannedGraph
 from .inductor import compiled, patches
+from .network import TracedNetwork
 from .planning import best_plan, knee_of, make_plan
 from .request import Request, with_profile
 
@@ -229,7 +230,8 @@ class Backend(Compilation):
         key = fingerprint, self.tightened.get(fingerprint, 0)
         if key not in self._plans:
             request = self._at_knee(captured, request)
-            self._plans[key] = best_plan(steps, request, key[1], original)
+            self._plans[key] = best_plan([TracedNetwork(step, request, key[1], original)
+                                           for step in steps])
         plan = self._plans[key]
         captured = next(s for s in steps if s.graph.fingerprint == plan.graph.fingerprint)
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))

@@ -4,7 +4,8 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import List, Optional, Sequence, Tuple
+from functools import partial
+from typing import Any, List, Optional, Sequence, Tuple
 
 from ...graph.decisions import carried_over, decisions_of
 from ...graph.schedule import Schedule, expand_in_part
@@ -35,32 +36,42 @@ def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
     return plan_of(TracedNetwork(captured, request, pool_bytes, original))
 
 
-def best_plan(steps: Sequence[Captured], request: Request, pool_bytes: int = 0,
-              original: Optional[Plan] = None) -> Plan:
-    """The best of the plans for a step: with moves to the host, if there is one, and without.
+def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
+    """The best of the plans for a step: with moves to the host, if it comes with any, and without.
 
     A value that may go there is read in backward from one run of its maker, so that where little is
-    to be gained a step without moves may be planned better.
+    to be gained a step without moves may be planned better. Then a search among moves begins there.
     """
+    request = networks[0].request
     given = request.plan
     if given is not None:
-        steps = [step for step in steps if step.graph.fingerprint == given.graph.fingerprint][:1] \
-            or [steps[0] if given.schedule.variants else steps[-1]]
+        networks = [step for step in networks
+                    if step.graph.fingerprint == given.graph.fingerprint][:1] \
+            or [networks[0] if given.schedule.variants else networks[-1]]
     made: List[Plan] = []
     refused: List[InfeasibleBudget] = []
-    for step in steps:
-        asked = request if step.moves else replace(request, host_bytes=None)
+
+    def attempt(network: TracedNetwork, **changes: Any) -> None:
         try:
-            made.append(make_plan(step, asked, pool_bytes, original))
+            made.append(plan_of(replace(network, request=replace(request, **changes))))
         except InfeasibleBudget as error:
             refused.append(error)
-            continue
-        if request.budget is not None and made[-1].overhead <= 0:
+
+    for network in networks:
+        attempt(network, **({} if network.captured.moves else {"host_bytes": None}))
+        if made and request.budget is not None and made[-1].overhead <= 0:
             break
+    best = min(made, key=partial(_price, request), default=None)
+    if best is not None and len(networks) > 1 and best.graph is not networks[0].graph:
+        attempt(networks[0], given=best)
     if not made:
         raise min(refused, key=lambda error: error.minimum_bytes)
-    return min(made, key=lambda plan: plan.total_bytes if request.budget is None
-               else plan.overhead)
+    return min(made, key=partial(_price, request))
+
+
+def _price(request: Request, plan: Plan) -> float:
+    """What a request wants little of."""
+    return plan.total_bytes if request.budget is None else plan.overhead
 
 
 def plan_of(network: TracedNetwork) -> Plan:
