@@ -7,7 +7,7 @@ import os
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from memonger.graph.decisions import decisions_of
-from memonger.mx.calls.calls import plan as make_plan
+from memonger.mx.calls.plan import plan as make_plan
 from memonger.plans.plan import Plan
 from memonger.report.formatting import format_extra, markdown
 from memonger.util.errors import InfeasibleBudget, PlanMismatch

@@ -25,13 +25,13 @@ from .util.version import __version__ as __version__
 if TYPE_CHECKING:
     from . import gluon, native, zoo
     from .mx.calls.buckets import PlannedBuckets
-    from .mx.calls.calls import estimate, max_batch, measure, plan, strip, sweep, verify
     from .mx.calls.dmlc import get_cost, make_mirror_plan, search_plan
+    from .mx.calls.plan import estimate, max_batch, measure, plan, strip, sweep, verify
     from .plans.plan_file import load_plan
 
 #: Public name -> module, and the attribute there (None: the module itself).
 _LAZY: Dict[str, Tuple[str, Optional[str]]] = {
-    **{name: (".mx.calls.calls", name) for name in (
+    **{name: (".mx.calls.plan", name) for name in (
         "estimate", "max_batch", "measure", "plan", "strip", "sweep", "verify")},
     **{name: (".mx.calls.dmlc", name) for name in ("get_cost", "make_mirror_plan", "search_plan")},
     "load_plan": (".plans.plan_file", "load_plan"),

@@ -34,7 +34,7 @@ class StatedNetwork:
     def offering(self, variants: str) -> StatedNetwork:
         return self
 
-    def as_unplanned(self) -> StatedNetwork:
+    def as_it_comes(self) -> StatedNetwork:
         return self
 
     def in_whole_buffers(self) -> Optional[StatedNetwork]:
@@ -48,10 +48,10 @@ class StatedNetwork:
 
     def confirm(self, plan: Plan, applied: Plan) -> Plan:
         extra_bytes = self.extra_bytes(applied)
-        return self.beside_unplanned(replace(plan, planned=Footprint(
+        return self.as_plan(replace(plan, planned=Footprint(
             plan.pool_bytes + extra_bytes, {}, plan.pool_bytes)))
 
-    def beside_unplanned(self, plan: Plan) -> Plan:
+    def as_plan(self, plan: Plan) -> Plan:
         return replace(plan, unplanned=self.unplanned)
 
     def advice(self, plan: Plan) -> str:

@@ -7,7 +7,7 @@ PUBLIC = {
     "memonger.graph.schedule": "memonger.graph.schedule",
     "memonger.graph.types": "memonger.graph.types",
     "memonger.mx.calls.buckets": "memonger",
-    "memonger.mx.calls.calls": "memonger",
+    "memonger.mx.calls.plan": "memonger",
     "memonger.mx.calls.dmlc": "memonger",
     "memonger.gluon.blocks": "memonger.gluon",
     "memonger.plans.plan_file": "memonger",

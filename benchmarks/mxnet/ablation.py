@@ -47,8 +47,8 @@ def run(parts: Sequence[str], cases: Sequence[Tuple[str, str, str]] = CASES) -> 
     """Plan every case with the whole search, then without each part."""
     from memonger.mx.calls.binding import Binding
     from memonger.mx.calls.opening import open_network
-    from memonger.planning.planning import plan_network
     from memonger.planning.requests import PlanRequest
+    from memonger.planning.searches import plan_network
     from memonger.zoo import nets
     networks = {}
     for name in dict.fromkeys(name for name, _, _ in cases):

@@ -54,7 +54,7 @@ def measure_network(network: str, batch: int = 0, budget: str = "50%", variants:
                     time_limit_s: float = 10.0, limit_bytes: int = 2 * 10 ** 9,
                     options: Mapping[str, Any] = {}) -> Row:
     """Plan a network and train it, unplanned and planned, in this process's environment."""
-    from memonger.mx.calls import calls as api
+    from memonger.mx.calls import plan as api
     from memonger.mx.check.measure import allocated_bytes
     from memonger.mx.plugin.environment import mkldnn_is_on
     wanted = batch or nets.spec(network).batch

@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from memonger.mx.calls.calls import estimate, measure, plan
 from memonger.mx.calls.dmlc import search_plan
+from memonger.mx.calls.plan import estimate, measure, plan
 from memonger.mx.costs.models import Profile
 from memonger.mx.plugin import loading as native
 from memonger.util.environment import variable

@@ -79,8 +79,8 @@ def time_one(name: str, budget: str) -> Timing:
     import time
 
     from memonger.mx.calls.binding import Binding
-    from memonger.mx.calls.calls import plan
     from memonger.mx.calls.opening import open_network
+    from memonger.mx.calls.plan import plan
     from memonger.zoo import nets
     task = TASKS[name]
     net = nets.build("dmlc_resnet50", blocks=task.blocks)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..mx.calls import calls as api
+from ..mx.calls import plan as api
 from ..mx.symbol.common_subexpressions import to_json
 from ..plans import plan_file
 from ..util.errors import InputError

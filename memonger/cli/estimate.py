@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional
 
 from ..graph.imported import parse_imported_budget
 from ..graph.types import Graph
-from ..mx.calls import calls as api
+from ..mx.calls import plan as api
 from ..mx.memory.stated_gpu import place, resolve_budget
 from ..report.text import estimate_table
 from ..util.files import write_whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ..mx.calls import calls as api
+from ..mx.calls import plan as api
 from ..plans.max_batch import MaxBatch as MaxBatchResult
 from ..report.progress import ProgressBar
 from . import arguments, torch_model

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..mx.calls import calls as api
+from ..mx.calls import plan as api
 from ..plans.plan import Plan
 from ..report.measured import measurement_table
 from . import torch_model

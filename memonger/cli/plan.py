@@ -5,7 +5,7 @@ import argparse
 from dataclasses import replace
 from typing import Any, Dict, List
 
-from ..mx.calls import calls as api
+from ..mx.calls import plan as api
 from ..planning.graphs import name_of
 from ..plans.plan import Plan
 from ..report.charts.figures import FORMATS

@@ -5,7 +5,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any, Dict
 
-from ..mx.calls import calls as api
+from ..mx.calls import plan as api
 from ..plans.plan import Plan
 from ..plans.verification import Verification
 from . import torch_model

@@ -67,8 +67,8 @@ def plan(block: Any, *inputs_or_shapes: Any, budget: Budget = None, dtype: str =
     from ..mx.calls.binding import Binding
     from ..mx.calls.inputs import check_options
     from ..mx.calls.opening import open_network
-    from ..planning.planning import plan_network
     from ..planning.requests import PlanRequest
+    from ..planning.searches import plan_network
     _check_block(block, "memonger.plan plans symbols")
     if not block._active and not isinstance(block, mxnet().gluon.SymbolBlock):
         raise InputError("hybridize the block before planning it: block.hybridize()")

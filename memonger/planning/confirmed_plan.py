@@ -44,7 +44,7 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
         whole_bytes = network.unplanned.total_bytes
         total_budget = parse_budget(request.budget, whole_bytes)
         if total_budget >= whole_bytes:  # nothing changes: count it unplanned
-            network = network.as_unplanned()
+            network = network.as_it_comes()
             graph = network.graph
         allowed = network.pool_within(total_budget)
         pool_budget, outside_bytes = allowed.pool_bytes, allowed.outside_bytes
@@ -65,7 +65,7 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
                 break  # the error would name the lowered budget, not the caller's
             if isinstance(error.best_plan, Plan):
                 error.best_plan = replace(
-                    network.beside_unplanned(error.best_plan), options=record,
+                    network.as_plan(error.best_plan), options=record,
                     planning_s=time.perf_counter() - started_s)
             raise
         if not options.recompute:  # what must run again may take more

@@ -80,15 +80,15 @@ class Network(Protocol):
         """The same, its graph offering operator variants: "none", "exact" or "all"."""
         return self
 
-    def as_unplanned(self) -> "Network":
-        """The same, taking no more outside the pool than the framework as it comes."""
+    def as_it_comes(self) -> "Network":
+        """The same on the framework as it comes, whose steps may take less outside the pool."""
         return self
 
     def in_whole_buffers(self) -> Optional["Network"]:
         """The same with plans without an arena, where that may take less outside the pool."""
         return None
 
-    def beside_unplanned(self, plan: Plan) -> Plan:
+    def as_plan(self, plan: Plan) -> Plan:
         """A solver's answer as a plan of this network, beside its unplanned step."""
         return replace(plan, costs=self.costs, unplanned=self.unplanned)
 

@@ -38,7 +38,7 @@ from .auto_steps import (
     turn_row,
     unplanned_step,
 )
-from .fallbacks import smallest_plan
+from .fallbacks import find_fallback
 from .least_memory import least_memory
 from .options import USUAL_TIME_LIMIT_S, Options
 from .row import Row
@@ -60,7 +60,7 @@ ROWS: Tuple[Row[Run], ...] = (
         "Beaumont et al. 2019, Zhao et al. 2023",
         "3 s for a dynamic program, and three searches on each core"),
     Row("smallest plan", "a plan to go on from",
-        lambda s: s.board.open and s.board.best is None, lambda s: smallest_plan(s.board),
+        lambda s: s.board.open and s.board.best is None, lambda s: find_fallback(s.board),
         "Chen et al. 2016, Feng and Huang 2021", "4 s, a fifth of the time limit at most"),
     Row("native search", "all there is without HiGHS",
         lambda s: s.board.open and not has_programs(s.board.options), native_search,
@@ -78,7 +78,7 @@ ROWS: Tuple[Row[Run], ...] = (
         "Jain et al. 2020, Shah et al. 2021", "twelve 0/1 programs at most"),
     Row("smallest plan of all", "what a refusal calls possible",
         lambda s: s.board.best is None and not s.board.interrupted,
-        lambda s: smallest_plan(s.board), price="as the smallest plan, once"),
+        lambda s: find_fallback(s.board), price="as the smallest plan, once"),
     Row("least memory", "no refusal of what a call without a budget gives",
         lambda s: s.board.best is None and not s.board.interrupted and not s.board.call_over
         and (s.board.possible or s.num_ops <= TINY_OPS),

@@ -8,8 +8,8 @@ from ..graph.schedule import expand
 from ..graph.types import Graph
 from ..memory.workspace import outside_pool_bytes
 from .board import Board
-from .fallbacks import LEAST_SHARE, offer_least
-from .least_memory import smallest_within
+from .fallbacks import FALLBACK_SHARE, offer_fallback
+from .least_memory import searched_least_memory
 from .mip import highs
 from .mip.bounds import span_bound
 from .mip.formulation import build
@@ -288,9 +288,9 @@ def least_memory_plan(search: Run) -> None:
     forward = graph.forward_time_s / graph.time_s if graph.time_s > 0 else 0.0
     # A call without a budget has one more forward pass; a refusal names the smallest at any cost.
     within = forward if search.board.possible else AT_ANY_COST
-    offer_least(search.board, smallest_within(graph, None, replace(
+    offer_fallback(search.board, searched_least_memory(graph, None, replace(
         options, objective="memory", max_overhead=within,
-        time_limit_s=LEAST_SHARE * options.time_limit_s)))
+        time_limit_s=FALLBACK_SHARE * options.time_limit_s)))
 
 
 def rounds(search: Run) -> None:

@@ -48,7 +48,7 @@ class Board:
     best: Optional[Candidate] = None
     smallest: Optional[Candidate] = None
     #: The smallest plan that does not depend on the budget; see :mod:`memonger.solve.fallbacks`.
-    least: Optional[Candidate] = None
+    fallback: Optional[Candidate] = None
     bound: LowerBound = LowerBound(0.0, "none")
     interrupted: bool = False
 
@@ -153,7 +153,7 @@ class Board:
 
     def plan(self, method: str, budget_bytes: int) -> Plan:
         """The best plan, else the smallest, with its bound and status."""
-        chosen = self.best or self.least or self.smallest or self.evaluate(unplanned(self.graph))
+        chosen = self.best or self.fallback or self.smallest or self.evaluate(unplanned(self.graph))
         status = Status.OPTIMAL if self.best is not None and self.proven else \
             Status.INTERRUPTED if self.interrupted else \
             Status.TIME_LIMIT if self.effort.left_s <= 0 else Status.FEASIBLE
@@ -163,9 +163,9 @@ class Board:
                        bounded=True)
         if not self.options.bound:
             return plan
-        smallest = total_bytes(self.options, self.smallest_peak_bytes + least_outside_pool_bytes(
+        least_bytes = total_bytes(self.options, self.smallest_peak_bytes + least_outside_pool_bytes(
             self.graph, self.options.variants))
-        return replace(plan, minimum_total_bytes=min(smallest, plan.total_bytes))
+        return replace(plan, minimum_total_bytes=min(least_bytes, plan.total_bytes))
 
     # ------------------------------------------------------------------ chains
     @cached_property

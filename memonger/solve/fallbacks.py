@@ -17,18 +17,18 @@ from .search import local
 from .search.starts import baseline_schedules
 
 #: Counted seconds for the smallest plan of the native search.
-LEAST_S = 4.0
+FALLBACK_S = 4.0
 #: The share of the time limit that they may take.
-LEAST_SHARE = 0.2
+FALLBACK_SHARE = 0.2
 
 
-def smallest_plan(board: Board) -> None:
+def find_fallback(board: Board) -> None:
     """Evaluate the plan with the least memory and those of simpler methods. Once."""
-    if board.least is not None:
+    if board.fallback is not None:
         return
     options = replace(board.options, objective="memory", max_overhead=None, bound=False,
                       account=board.effort, time_limit_s=min(
-                          LEAST_S, LEAST_SHARE * board.options.time_limit_s))
+                          FALLBACK_S, FALLBACK_SHARE * board.options.time_limit_s))
     candidates = [board.evaluate(unplanned(board.graph))]
     try:
         candidates.append(_evaluated(board, local.solve(board.graph, None, options)))
@@ -42,14 +42,14 @@ def smallest_plan(board: Board) -> None:
     smallest = board.chain.smallest(least.bytes) if board.chain and not board.interrupted else None
     if smallest is not None:
         least = min(least, board.evaluate(smallest.schedule), key=attrgetter("bytes"))
-    board.least = least
+    board.fallback = least
 
 
-def offer_least(board: Board, plan: Plan) -> None:
+def offer_fallback(board: Board, plan: Plan) -> None:
     """Another plan that does not depend on the budget."""
     candidate = _evaluated(board, plan)
-    if board.least is None or candidate.bytes < board.least.bytes:
-        board.least = candidate
+    if board.fallback is None or candidate.bytes < board.fallback.bytes:
+        board.fallback = candidate
 
 
 def _evaluated(board: Board, plan: Plan) -> Candidate:

@@ -63,14 +63,14 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options,
     is no chain.
     """
     effort = Effort(options.time_limit_s, options.account)
-    plan = smallest_within(graph, budget_bytes, replace(options, account=effort))
+    plan = searched_least_memory(graph, budget_bytes, replace(options, account=effort))
     reduced = reduce_graph(graph, options.variants, options.keep)
     peak = minimum_peak_bound(reduced, _PEAK_GROUPS, effort.part(_PEAK_SHARE))
     if solve is not None and not boundaries_of(graph, options):
         plan = _squeezed(plan, peak.bytes, replace(options, account=effort), effort, solve)
-    smallest = total_bytes(
+    least_bytes = total_bytes(
         options, peak.bytes + least_outside_pool_bytes(graph, options.variants))
-    return replace(plan, method="auto", minimum_total_bytes=min(smallest, plan.total_bytes))
+    return replace(plan, method="auto", minimum_total_bytes=min(least_bytes, plan.total_bytes))
 
 
 def _squeezed(plan: Plan, least_bytes: int, options: Options, effort: Effort,
@@ -103,7 +103,7 @@ def _squeezed(plan: Plan, least_bytes: int, options: Options, effort: Effort,
     return plan
 
 
-def smallest_within(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
+def searched_least_memory(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     """The plan of :func:`least_memory`: the local search's, or what grew out of a baseline's."""
     effort = Effort(options.time_limit_s, options.account)
     options = replace(options, account=effort)
@@ -165,7 +165,7 @@ def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,
     yield from baseline_schedules(graph, replace(
         more, time_limit_s=_BASELINES_SHARE * options.time_limit_s), [variants])
     if variants:  # with more to choose from, a search may end with larger plans
-        plain = smallest_within(graph, budget_bytes, replace(
+        plain = searched_least_memory(graph, budget_bytes, replace(
             options, variants="none", time_limit_s=_PLAIN_SHARE * options.time_limit_s))
         yield plain.schedule
         if plain.status is Status.INTERRUPTED:

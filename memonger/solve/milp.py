@@ -10,7 +10,7 @@ from typing import Optional
 from ..graph.types import Graph
 from ..plans.plan import Plan
 from .board import Board
-from .fallbacks import smallest_plan
+from .fallbacks import find_fallback
 from .least_memory import least_memory
 from .mip import highs
 from .options import Options
@@ -37,7 +37,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
         board.first_bound()
         programs.constrained = list(board.bound.constrained)
         if not board.possible:
-            smallest_plan(board)
+            find_fallback(board)
         board.walks.improve(board, work // 2)
         programs.refine(12, share=0.2, mend_work=work // 8)
         if board.best is None and board.possible:

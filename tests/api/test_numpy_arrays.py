@@ -9,7 +9,7 @@ from mxnet.gluon import nn
 from needed import needs_plugin
 
 import memonger
-from memonger.mx.calls.calls import apply_plan
+from memonger.mx.calls.plan import apply_plan
 
 pytestmark = needs_plugin
 SHAPE = (8, 3, 12, 12)

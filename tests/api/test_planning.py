@@ -8,8 +8,8 @@ import pytest
 from planning_net import StatedNetwork
 from report.graphs import plan_of, resnet
 
-from memonger.planning.planning import plan_network
 from memonger.planning.requests import PlanRequest
+from memonger.planning.searches import plan_network
 from memonger.plans.plan import Plan, Status
 from memonger.solve import register
 from memonger.solve.frontier import sweep_budgets

@@ -13,7 +13,7 @@ import memonger
 from memonger.cli import main
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Op, Tensor
-from memonger.mx.calls import calls as api
+from memonger.mx.calls import plan as api
 from memonger.plans import plan_file
 from memonger.plans.plan import Plan, Status
 from memonger.util import errors

@@ -9,7 +9,7 @@ from mxnet.contrib import amp
 
 import memonger
 from memonger.cli import main
-from memonger.mx.calls.calls import apply_plan
+from memonger.mx.calls.plan import apply_plan
 from memonger.mx.symbol.common_subexpressions import to_json
 from memonger.util.errors import PlanMismatch
 

@@ -140,7 +140,7 @@ def test_the_reference_has_the_names_that_users_import():
             imported = getattr(importlib.import_module(public), name)
             assert imported is getattr(importlib.import_module(inside), name), path
     shown = hooks["on_page_content"](
-        '<h3 id="memonger.mx.calls.calls.plan" class="doc doc-heading">\n<code class="x">plan')
+        '<h3 id="memonger.mx.calls.plan.plan" class="doc doc-heading">\n<code class="x">plan')
     assert shown.endswith('<code class="x">memonger.plan')
 
 

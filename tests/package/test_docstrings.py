@@ -27,7 +27,7 @@ def public() -> Iterator[Tuple[str, object]]:
 
 
 def members() -> Iterator[Tuple[str, object]]:
-    from memonger.mx.calls.calls import Estimate
+    from memonger.mx.calls.plan import Estimate
     from memonger.mx.check.measure import Measurement
     from memonger.mx.check.verify import Verification
     from memonger.plans.max_batch import MaxBatch

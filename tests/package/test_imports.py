@@ -83,7 +83,7 @@ def test_a_plan_of_no_mxnet_network_loads_nothing_of_that_frontend(tmp_path):
 
 
 def test_plan_is_the_function_whatever_was_imported_first():
-    pytest.importorskip("memonger.mx.calls.calls")
+    pytest.importorskip("memonger.mx.calls.plan")
     code = ("from memonger.plans.plan import Plan\nimport memonger.plans.plan_file\n"
             "import memonger\n"
             "print(callable(memonger.plan), memonger.Plan is Plan)")

@@ -11,8 +11,8 @@ from small_graphs import chain
 
 from memonger.graph.schedule import expand
 from memonger.planning.max_batch import search_batch
-from memonger.planning.planning import plan_network
 from memonger.planning.requests import PlanRequest
+from memonger.planning.searches import plan_network
 from memonger.plans.plan import Plan, Status
 from memonger.solve.frontier import find_knee
 from memonger.solve.imported import plan_graph

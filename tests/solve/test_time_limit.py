@@ -8,7 +8,7 @@ from training_nets import residual_network
 
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
-from memonger.planning import planning
+from memonger.planning import searches
 from memonger.plans.plan import Status
 from memonger.solve import Options, effort, solve
 from memonger.solve import least_memory as frontier
@@ -16,7 +16,7 @@ from memonger.solve import result as build
 from memonger.solve.baselines import sublinear
 from memonger.solve.board import Board
 from memonger.solve.effort import CLOCK_FACTOR, STEPS_PER_S, Effort
-from memonger.solve.fallbacks import smallest_plan
+from memonger.solve.fallbacks import find_fallback
 from memonger.solve.search import local
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime
 
@@ -66,12 +66,12 @@ def test_steps_of_a_large_graph_count_for_more():
 def test_searches_of_a_large_network_have_what_reading_leaves():
     def searches_s(num_ops, time_limit=10.0):
         graph = SimpleNamespace(ops=[None] * num_ops, pools="executor")
-        return planning.search_s(SimpleNamespace(graph=graph), time_limit)
+        return searches.search_s(SimpleNamespace(graph=graph), time_limit)
 
     assert searches_s(100) == searches_s(7000) == 13.0
-    assert searches_s(12000) == pytest.approx(20.0 - 12000 * planning.S_PER_OP)
+    assert searches_s(12000) == pytest.approx(20.0 - 12000 * searches.S_PER_OP)
     # Of one that finds plans.
-    assert searches_s(40000) > planning.LEAST_FIRST * 0.4 * 12e6 * 40000 / 700 / STEPS_PER_S
+    assert searches_s(40000) > searches.LEAST_FIRST * 0.4 * 12e6 * 40000 / 700 / STEPS_PER_S
 
 
 @pytest.mark.parametrize("share", [0.8, 0.45])
@@ -142,8 +142,8 @@ def test_chains_and_smallest_plans_are_counted():
     spent_s = board.effort.spent_s
     assert next(board.chain.plans(UNPLANNED // 2)) and board.effort.spent_s > spent_s > 0.2
     spent_s = board.effort.spent_s
-    smallest_plan(board)
-    assert board.least is not None and board.effort.spent_s > spent_s + 0.1
+    find_fallback(board)
+    assert board.fallback is not None and board.effort.spent_s > spent_s + 0.1
 
 
 def test_a_longer_limit_is_never_worse():

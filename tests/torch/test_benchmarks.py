@@ -22,7 +22,7 @@ from memonger.torch.step.request import Request  # noqa: E402
 @pytest.mark.parametrize("name", ["densenet121", "gpt2", "unet3d"])
 def test_peak_and_extra_time_of_a_plan_are_those_that_are_counted(name):
     module, inputs = nets.build(name, 2, tiny=True)
-    request = Request("85%", "eager", time_limit=1.0, costs="reference")
+    request = Request("85%", mode="eager", time_limit=1.0, costs="reference")
     planned = traced(module, inputs, request)
     plan, captured = planned.plan, planned.captured
     peak, _ = count.both(*split(captured, plan.schedule), captured.num_forward_outputs)

@@ -19,7 +19,7 @@ from ...util.version import __version__
 from ..memory.stated_gpu import place, resolve_budget
 from ..plugin.environment import mkldnn_is_on
 from ..symbol.common_subexpressions import to_json
-from .calls import estimate, plan
+from .plan import estimate, plan
 
 #: What a bucket's symbol generator gives.
 Generated = Tuple[Any, Sequence[str], Sequence[str]]

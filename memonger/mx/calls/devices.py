@@ -21,8 +21,8 @@ from ...planning.confirmed_plan import (
     record_of,
     search_options,
 )
-from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
+from ...planning.searches import plan_network
 from ...plans import unmet_requests
 from ...plans.plan import Budget, Plan, Status
 from ...solve.result import build_plan

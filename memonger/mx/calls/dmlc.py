@@ -17,9 +17,9 @@ from ..plugin import loading as native
 from ..rewrite.apply import from_json, without_plan
 from ..symbol.common_subexpressions import to_json
 from .binding import Binding, Shapes
-from .calls import plan
 from .inputs import gather_shapes
 from .opening import open_network
+from .plan import plan
 from .stock_mirroring import forward_graph, mirrored, printed_megabytes
 
 

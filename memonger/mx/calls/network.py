@@ -101,7 +101,7 @@ class BoundNetwork:
             variant for variant in graph.variants
             if self.elsewhere.isdisjoint(op for op, _ in variant.choices)))
 
-    def as_unplanned(self) -> BoundNetwork:
+    def as_it_comes(self) -> BoundNetwork:
         """The same, taking no more outside the pool than on stock MXNet."""
         stock = self.unplanned.outside_bytes
         most = stock["workspace"]
@@ -150,10 +150,10 @@ class BoundNetwork:
         outside = {**plan.fixed_bytes, **taken.outside_bytes}
         if "layout_copies" in plan.fixed_bytes:  # of a network that runs as on stock MXNet
             outside["layout_copies"] = plan.fixed_bytes["layout_copies"]
-        return self.beside_unplanned(replace(plan, notes=notes, planned=Footprint(
+        return self.as_plan(replace(plan, notes=notes, planned=Footprint(
             taken.pool_bytes, outside, predicted)))
 
-    def beside_unplanned(self, plan: Plan) -> Plan:
+    def as_plan(self, plan: Plan) -> Plan:
         """A solver's answer with its symbol, beside what stock MXNet takes."""
         predicted, notes = None, plan.notes
         unplanned_bytes = self.unplanned.pool_bytes
@@ -181,7 +181,7 @@ class BoundNetwork:
         """Of a network without a plan what MXNet takes alone; of others what this process takes."""
         live = plan_storage(self.graph, expand(self.graph, {}), "live")
         if not is_planned(self.symbol):
-            taken, storage, graph = self.unplanned, "stock", self.as_unplanned().graph
+            taken, storage, graph = self.unplanned, "stock", self.as_it_comes().graph
         else:
             storage, graph = native.storage_model(), self.graph
             if storage == "arena":

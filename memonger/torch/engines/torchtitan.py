@@ -167,7 +167,7 @@ def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any 
     captured.gradient_bytes = sum(v.untyped_storage().nbytes() for v in held) \
         if _accumulates(config) else 0
     steps, places = [captured], _places_of_copies(config)
-    if request.host_bytes is not None:
+    if request.host_budget_bytes is not None:
         steps.insert(0, with_copies(captured, gm, request.link_bytes_per_s, places))
     optimizer_bytes = _optimizer_bytes(config, held)
     networks = [EngineStep(with_optimizer(step, optimizer_bytes, None), request, engine_graph=gm,
@@ -239,7 +239,7 @@ class EngineStep(TracedNetwork):
         predicted = None if pool_bytes == plan.pool_bytes else plan.pool_bytes
         notes = () if not plan.schedule.variants else (_AS_PLACED % (
             100 * (schedule.time_s(captured.graph) / self.graph.time_s - 1),),)
-        return self.beside_unplanned(replace(plan, notes=plan.notes + notes, planned=replace(
+        return self.as_plan(replace(plan, notes=plan.notes + notes, planned=replace(
             plan.planned, pool_bytes=pool_bytes, predicted_pool_bytes=predicted)))
 
 

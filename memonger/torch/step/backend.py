@@ -221,7 +221,7 @@ class Backend(Compilation):
         captured.gradient_bytes = self.gradient_bytes
         sized_by_values = any(open_sizes(node.meta.get("val")) for node in joint.graph.nodes)
         steps = [captured]
-        if request.host_bytes is not None and not request.unplanned and not sized_by_values:
+        if request.host_budget_bytes is not None and not request.unplanned and not sized_by_values:
             moved = with_offload(captured, request.link_bytes_per_s)
             steps = [moved, captured] if moved.moves else steps
         steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in steps]

@@ -62,7 +62,7 @@ class TracedNetwork(Network):
         return self.captured.outside_bytes
 
     @cached_property
-    def usual(self) -> Schedule:
+    def as_written(self) -> Schedule:
         """What runs without a plan: the module as it is written. Inductor computes some values
         again anyway.
         """
@@ -73,15 +73,14 @@ class TracedNetwork(Network):
         return plan_storage(self.graph, schedule, "live").pool_bytes
 
     @cached_property
-    def as_usual(self) -> Footprint:
-        """The step of this graph without a plan."""
-        return Footprint(self.pool_bytes(self.usual), self.outside_bytes)
+    def as_written_bytes(self) -> int:
+        """What the step allocates without a plan."""
+        return self.pool_bytes(self.as_written)
 
     @cached_property
     def unplanned(self) -> Footprint:
         """The network's step without a plan; a plan's file predicts one that keeps everything."""
-        pool_bytes = self.original.baseline_pool_bytes if self.original else \
-            self.as_usual.pool_bytes
+        pool_bytes = self.original.baseline_pool_bytes if self.original else self.as_written_bytes
         kept = self.pool_bytes(expand(self.graph, {}))
         return Footprint(pool_bytes, self.outside_bytes, kept if kept != pool_bytes else None)
 
@@ -113,7 +112,7 @@ class TracedNetwork(Network):
         if self.request.mode != "inductor":
             return plan
         kept = set(pins(self.graph, self.request.keep, "keep"))
-        again = {*plan.schedule.recomputed(), *self.usual.recomputed()} - kept
+        again = {*plan.schedule.recomputed(), *self.as_written.recomputed()} - kept
         both = expand(self.graph, {op: {} for op in again})
         pool_bytes = self.pool_bytes(both)
         if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
@@ -123,9 +122,9 @@ class TracedNetwork(Network):
 
     def confirm(self, plan: Plan, applied: Plan) -> Plan:
         """The plan that runs."""
-        return self.beside_unplanned(applied)
+        return self.as_plan(applied)
 
-    def beside_unplanned(self, plan: Plan) -> Plan:
+    def as_plan(self, plan: Plan) -> Plan:
         """A solver's answer beside the unplanned step, with notes on what differs."""
         notes = plan.notes
         if self.request.mode == "eager" and not all(
@@ -144,14 +143,15 @@ class TracedNetwork(Network):
     def _on_checkpoints(self, plan: Plan) -> Tuple[str, ...]:
         """What a plan does with the module's own checkpoints, which the unplanned step has."""
         number_of = self.captured.checkpoints
-        usual = [op for op in set(self.usual.recomputed()) if op in number_of]
+        usual = [op for op in set(self.as_written.recomputed()) if op in number_of]
         if not usual:
             return ()
         kept = set(usual).difference(plan.schedule.recomputed())
         told = "undoes %d of %d of the module's own checkpoints, in whole or in part" % tuple(
             len({number_of[op] for op in ops}) for ops in (kept, usual)) if kept else \
             "the module's own checkpoints are as they are written"
-        share = self.usual.time_s(self.graph) / self.graph.time_s - 1 if self.graph.time_s else 0.0
+        time_s = self.graph.time_s
+        share = self.as_written.time_s(self.graph) / time_s - 1 if time_s else 0.0
         return ("%s; times are beside a step without them, and with them that takes %+.1f %%"
                 % (told, 100 * share),)
 

@@ -11,8 +11,7 @@ from ...graph.decisions import carried_over, decisions_of
 from ...graph.schedule import Schedule, expand_in_part
 from ...graph.types import Graph
 from ...planning.confirmed_plan import record_of
-from ...planning.planning import plan_network
-from ...planning.requests import PlanRequest
+from ...planning.searches import plan_network
 from ...planning.sweeping import at_knee
 from ...plans.footprint import Footprint
 from ...plans.plan import Plan, Status
@@ -58,7 +57,7 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
             refused.append(error)
 
     for network in networks:
-        attempt(network, **({} if network.captured.moves else {"host_bytes": None}))
+        attempt(network, **({} if network.captured.moves else {"host_budget_bytes": None}))
         if made and request.budget is not None and made[-1].overhead <= 0:
             break
     best = min(made, key=partial(_price, request), default=None)
@@ -98,21 +97,21 @@ def knee_of(captured: Captured, request: Request) -> Request:
 
 
 def _planned(network: TracedNetwork, request: Request, started_s: float) -> Plan:
-    wanted = _wanted(network.captured, request)
+    wanted = _for_planning(network.captured, request)
     budget_bytes = None if request.budget is None or request.budget == KNEE else parse_budget(
         request.budget, network.unplanned.total_bytes)
     fits = False
     if budget_bytes is not None:
         allowed = network.pool_within(budget_bytes)
         check_optimizer(network.graph, allowed.pool_bytes, sum(allowed.outside_bytes.values()))
-        fits = network.as_usual.pool_bytes <= allowed.pool_bytes
+        fits = network.as_written_bytes <= allowed.pool_bytes
     # What the mode does by itself.
-    as_usual = _plan_of(network, wanted, network.usual, started_s, budget_bytes, "none",
-                        Status.FEASIBLE if network.original else Status.NOT_NEEDED)
+    unplanned = _plan_of(network, wanted, network.as_written, started_s, budget_bytes, "none",
+                         Status.FEASIBLE if network.original else Status.NOT_NEEDED)
     if request.unplanned or fits and not request.recompute:
-        return as_usual
+        return unplanned
     if network.captured.checkpoints and wanted.given is None:
-        wanted = replace(wanted, given=as_usual)
+        wanted = replace(wanted, given=unplanned)
     return plan_network(network, wanted, started_s)
 
 
@@ -128,14 +127,14 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
     schedule = None if given.schedule.variants else _same_decisions(given, graph)
     if given.schedule.variants and _holds_the_same(given.graph, graph):
         # Where copies are issued depends on sizes.
-        wanted = _wanted(network.captured, replace(request, budget=given.budget_bytes))
+        wanted = _for_planning(network.captured, replace(request, budget=given.budget_bytes))
         return plan_network(network, wanted, started_s)
     if schedule is None:
         raise PlanMismatch(
             "the plan is for another network: it was made with another module, other kinds of "
             "inputs or another version of PyTorch; plan again with memonger.torch.plan",
             given.graph.fingerprint, graph.fingerprint)
-    wanted = _wanted(network.captured, replace(request, budget=given.budget_bytes))
+    wanted = _for_planning(network.captured, replace(request, budget=given.budget_bytes))
     plan = _plan_of(network, wanted, schedule, started_s, given.budget_bytes, given.method,
                     Status.FEASIBLE)
     most_bytes = network.most_bytes or plan.pool_bytes
@@ -168,25 +167,21 @@ def _held(graph: Graph, *categories: str) -> List[Tuple[str, Tuple[int, ...]]]:
     return [(t.category, t.shape) for t in graph.tensors if t.category in categories]
 
 
-def _plan_of(network: TracedNetwork, wanted: PlanRequest, schedule: Schedule, started_s: float,
+def _plan_of(network: TracedNetwork, wanted: Request, schedule: Schedule, started_s: float,
              budget_bytes: Optional[int], method: str, status: Status) -> Plan:
     """A schedule as a plan of the network."""
-    planned = network.as_usual if schedule is network.usual else \
-        Footprint(network.pool_bytes(schedule), network.outside_bytes)
-    return network.beside_unplanned(Plan(
-        graph=network.graph, schedule=schedule, method=method, status=status, planned=planned,
+    pool_bytes = network.as_written_bytes if schedule is network.as_written else \
+        network.pool_bytes(schedule)
+    return network.as_plan(Plan(
+        graph=network.graph, schedule=schedule, method=method, status=status,
+        planned=Footprint(pool_bytes, network.outside_bytes),
         unplanned=network.unplanned, budget_bytes=budget_bytes, storage="live",
         options=record_of(network, wanted), notes=wanted.notes,
         planning_s=time.perf_counter() - started_s))
 
 
-def _wanted(captured: Captured, request: Request) -> PlanRequest:
-    """The request as planning reads it."""
+def _for_planning(captured: Captured, request: Request) -> Request:
+    """The request in terms of the graph, whose only variants are moves to the host."""
     # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
-    clones = 1 if request.mode == "inductor" else request.max_clones
-    return PlanRequest(
-        request.budget, request.overhead, request.method,
-        "exact" if captured.moves else "none", request.keep,
-        request.recompute, request.time_limit, clones, progress=request.progress,
-        host_budget_bytes=request.host_bytes, prove=request.prove, without=request.without,
-        given=request.given, notes=request.notes)
+    return replace(request, variants="exact" if captured.moves else "none",
+                   max_clones=1 if request.mode == "inductor" else request.max_clones)

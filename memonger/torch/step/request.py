@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, FrozenSet, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Mapping, Optional, Union
 
 import torch
 
-from ...planning.requests import check_variants
-from ...plans.plan import Budget, Plan, Progress
+from ...planning.requests import PlanRequest
+from ...plans.plan import Budget, Plan
 from ...util.errors import InputError
 from ...util.units import KNEE, parse_budget, parse_bytes, parse_rate, refuse_bare_number
 from ..capture.costs import ROOFLINES
@@ -22,35 +22,19 @@ LINK_BYTES_PER_S = 25e9
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(PlanRequest):
     """What is asked for; fields as the parameters of :func:`memonger.torch.plan`."""
 
-    budget: Budget = None
     mode: str = "inductor"
-    overhead: Union[None, str, float] = None
-    method: str = "auto"
-    keep: Sequence[str] = ()
-    recompute: Sequence[str] = ()
-    time_limit: float = 10.0
-    max_clones: int = 0
-    #: Prove how little a plan can cost.
-    prove: bool = True
-    #: As in :class:`memonger.planning.requests.PlanRequest`.
-    without: FrozenSet[str] = frozenset()
-    given: Optional[Plan] = field(default=None, repr=False)
-    notes: Tuple[str, ...] = ()
     #: Seconds of ops and bytes that they take besides their outputs, by signature.
     measured_s: Mapping[str, float] = field(default_factory=dict)
     temporary_bytes: Mapping[str, int] = field(default_factory=dict)
     #: "auto", one of :data:`..capture.costs.ROOFLINES`, or the device where times were measured.
     costs: str = "auto"
     optimizer: Optional[Optimizer] = None
-    progress: Optional[Callable[[Progress], None]] = None
-    name: str = ""
-    variants: str = "exact"
+    #: A plan that the step runs by, where its sizes are the plan's.
     plan: Optional[Plan] = None
-    #: Values may lie on the host, in so many bytes, and are copied at this speed; None: none may.
-    host_bytes: Optional[int] = None
+    #: Speed of copies to the host and back, where ``host_budget_bytes`` lets values lie there.
     link_bytes_per_s: float = LINK_BYTES_PER_S
     #: Nothing is planned: the unplanned step.
     unplanned: bool = False
@@ -63,9 +47,9 @@ class Request:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
-        check_variants(self.variants)
+        super().__post_init__()
         refuse_bare_number(self.budget)
-        if self.host_bytes is not None and self.mode != "eager":
+        if self.host_budget_bytes is not None and self.mode != "eager":
             raise InputError("values go to the host in mode=\"eager\" alone; give that with host=")
         if self.budget is not None and self.budget != KNEE:
             parse_budget(self.budget, 0)
@@ -99,7 +83,7 @@ def with_host(request: Request, host: Union[None, str, int], link: Union[None, s
     if plan is not None:
         asked = plan.options
         return request if asked.get("host_budget_bytes") is None else replace(
-            request, host_bytes=asked["host_budget_bytes"],
+            request, host_budget_bytes=asked["host_budget_bytes"],
             link_bytes_per_s=asked["link_bytes_per_s"])
     if host is None:
         if link is not None:
@@ -107,7 +91,7 @@ def with_host(request: Request, host: Union[None, str, int], link: Union[None, s
         return request
     free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     host_bytes = free_bytes // 2 if host == "auto" else parse_bytes(host)
-    return replace(request, host_bytes=host_bytes, link_bytes_per_s=LINK_BYTES_PER_S
+    return replace(request, host_budget_bytes=host_bytes, link_bytes_per_s=LINK_BYTES_PER_S
                    if link is None else parse_rate(link))
 
 

@@ -14,8 +14,8 @@ from ...graph.types import Graph
 from ...planning.estimate import Estimate
 from ...planning.graphs import estimate_graph, plan_of_graph, refuse_options, sweep_graph
 from ...planning.max_batch import search_batch
-from ...planning.planning import plan_network
 from ...planning.requests import PlanRequest
+from ...planning.searches import plan_network
 from ...planning.sweeping import BUDGETS, sweep_requests
 from ...plans.plan import Budget, Plan
 from ...report.progress import Asked, callback_of, shows_progress
