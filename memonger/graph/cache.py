@@ -10,19 +10,19 @@ T = TypeVar("T")
 
 
 class Cache(Generic[T]):
-    """Results of one kind, of any graph.
+    """Results of one kind for all graphs.
 
     Parameters
     ----------
     most : int
-        How many results of a graph are kept, those asked for last; 0: all.
+        How many results are kept for a graph, those used last; 0: all.
     """
 
     def __init__(self, most: int = 0):
         self._most = most
 
     def of(self, graph: Graph, key: Hashable, compute: Callable[[], T]) -> T:
-        """The result for a graph and a key: what is kept, else what ``compute`` returns."""
+        """The result that is kept for a graph and a key, else what ``compute`` returns."""
         kept: Dict[Hashable, T] = graph.derived.setdefault(self, {})
         result = kept.pop(key) if key in kept else compute()
         while self._most and len(kept) >= self._most:

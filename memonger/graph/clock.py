@@ -10,13 +10,13 @@ times and bytes mean the same on a device.
 its steps one after the other, in this order.
 
 **Start.** A step starts when its stream is free and every step whose values it reads has ended, on
-whatever stream. A step of another stream than compute also waits for all steps of compute that are
-issued before it: the memory that it writes may have been theirs. The step of training takes as
-long as the last stream does. With one stream that is the sum of all times.
+whatever stream. A step of a stream other than compute also waits for all steps of compute that are
+issued before it: the memory that it writes may have been theirs. A training step takes as long
+as its last stream. With one stream that is the sum of all times.
 
 **Memory.** A value takes its bytes from the issue of the step that makes it to the issue of the
 last step that reads it; then whatever is issued next may have them. That is safe on a device only
-if compute has waited for other streams by then. So whatever a step of another stream than compute
+if compute has waited for other streams by then. So whatever a step of a stream other than compute
 reads or makes in device memory is also read by a later step of compute, its *guard*, which reads a
 value that the step makes, and so waits for it; outputs of the training step, which are never freed,
 need none. :func:`memonger.graph.streams.check_streams` refuses
@@ -42,7 +42,7 @@ from typing import Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 #: The stream of kernels.
 COMPUTE = "compute"
-#: What an op can run on. The first is that of kernels.
+#: The streams that an op can run on.
 STREAMS = (COMPUTE, "copy", "network")
 
 
@@ -60,7 +60,7 @@ class Times(NamedTuple):
 
     start_s: Tuple[float, ...]
     end_s: Tuple[float, ...]
-    #: When compute has run what is issued up to each step.
+    #: For each step, when compute has run all of its own that is issued up to there.
     compute_s: Tuple[float, ...]
     #: The end of the last stream.
     total_s: float

@@ -1,8 +1,8 @@
 """Recovers from a schedule the decisions that make it.
 
 :func:`memonger.graph.schedule.expand` turns decisions into steps; this is its inverse, for plan
-files, reports, and for the same network at another batch. It exists for every schedule that
-``expand`` can make; whether it was one of those shows by expanding the result.
+files, reports, and for the same network at another batch. Every schedule that ``expand`` can make
+has decisions; to know whether a schedule is one of those, expand them and compare.
 """
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, i
 def carried_over(graph: Graph, schedule: Schedule, other: Graph) -> Schedule:
     """The schedule in another graph of the same network, such as that of another batch.
 
-    Ops and variants are found by their names; decisions on those that ``other`` has not are left
-    out. O(size of both graphs).
+    Ops and variants are found by their names; decisions on those that ``other`` does not have
+    are left out. O(size of both graphs).
     """
     ids: Dict[str, int] = {op.name: index for index, op in enumerate(other.ops)}
     known = {_key(other, number): number for number in range(len(other.variants))}

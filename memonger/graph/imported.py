@@ -235,7 +235,7 @@ def parse_imported_budget(budget: Union[str, int, float], baseline: int,
     """A budget in the graph's units: a share of the store-everything peak, or absolute.
 
     Shares are floats up to 1 and texts such as ``"0.8"`` or ``"80%"``; they are rounded up to
-    whole units. Larger numbers are units. ``in_bytes``: those are bytes, and ``"4GB"`` will do.
+    whole units. Larger numbers are units. ``in_bytes``: those are bytes, and ``"4GB"`` is accepted.
 
     Raises InputError if the budget is neither.
     """

@@ -18,7 +18,7 @@ class Offer(NamedTuple):
 
 
 def offering(graph: Graph, offers: Sequence[Offer]) -> Graph:
-    """The graph with these variants behind those that it has.
+    """The graph with these variants after its own.
 
     O(size of the graph and of the offers) time.
     """

@@ -1,6 +1,7 @@
-"""Steps that may move values to the host between forward and backward, and back.
+"""Training steps whose values may wait on the host between forward and backward.
 
-A value that may go is a variant of its maker (:mod:`memonger.graph.clock` has the rules):
+A value that may move is a variant of the op that makes it (:mod:`memonger.graph.clock` has the
+rules):
 
 * ``store``, on the stream "copy" behind its last reader of forward, makes the host's value;
 * ``wait``, on compute, reads both: behind it the device's memory is free;
@@ -8,7 +9,7 @@ A value that may go is a variant of its maker (:mod:`memonger.graph.clock` has t
 * ``gate``, before its first reader of backward, hands on the value, or what was fetched. All
   readers of backward read the gate, so that no variant changes an op that another one changes.
 
-The first three are places in the order of ops that only the variant gives work to.
+The first three are placeholders, which only the variant gives work.
 """
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ WAIT = "wait"
 FETCH = "fetch"
 #: Kind of the op that hands a value on to backward.
 GATE = "gate"
-#: All kinds, in the order in which they lie before one op.
+#: All kinds, in their order where several stand before the same op.
 KINDS = (STORE, WAIT, FETCH, GATE)
 #: A value is worth a copy with at least this share of the bytes of all values of forward.
 LEAST_SHARE = 1e-3
 #: At least so many ops lie between the maker of a value and its first reader of backward.
 LEAST_OPS = 6
-#: A copy has this multiple of its own seconds to end while compute goes on: copies queue.
+#: Between its issue and the wait for it a copy gets this multiple of its own time: copies queue.
 ROOM = 2.0
 
 
@@ -51,14 +52,14 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Offloading:
-    """A graph that offers to move values, and what its ops and tensors are."""
+    """A graph that offers to move values, and what each of its ops and tensors stands for."""
 
     graph: Graph
-    #: For each op the one that it was before; None for those of moves.
+    #: For each op its number in the graph without moves; None for ops of moves.
     before: Tuple[Optional[int], ...]
-    #: Kind of each op of a move, and the value that it is about.
+    #: For each op of a move its kind, and the value that it moves.
     part_of: Dict[int, Tuple[str, int]]
-    #: What was stored, fetched or handed on, and the value that it is.
+    #: For each tensor that a move makes, the value that it holds.
     value_of: Dict[int, int]
 
 
@@ -66,14 +67,14 @@ def with_offers(graph: Graph, bytes_per_s: float,
                 may_move: Callable[[int], bool] = lambda tensor: True) -> Offloading:
     """The graph with a variant for each value that is worth moving.
 
-    ``bytes_per_s``: speed of a copy, one way. ``may_move``: of a tensor whether it can.
+    ``bytes_per_s``: speed of a copy, one way. ``may_move``: whether a tensor can be moved.
     O(ops + tensors) time, beside the seconds that moves wait for.
     """
     return with_moves(graph, _moves(graph, bytes_per_s, may_move), bytes_per_s)
 
 
 def _moves(graph: Graph, bytes_per_s: float, may_move: Callable[[int], bool]) -> List[Move]:
-    """Where each value that is worth it would be copied."""
+    """Where the copies of each value that is worth moving would be issued."""
     first = next((i for i, op in enumerate(graph.ops) if op.is_backward), len(graph.ops))
     made = [i for i, t in enumerate(graph.tensors) if 0 <= t.producer < first and t.pooled]
     least_bytes = max(1, LEAST_SHARE * sum(graph.tensors[i].size_bytes for i in made))

@@ -3,8 +3,8 @@
 An ordinary step has one of each. Parts of a network that are differentiated on their own give
 steps with more ops in each phase (first forward, second forward, second backward, first backward);
 losses of a GAN or accumulated batches give more phases (forward, backward, forward, backward).
-Whatever the phases are, a plan runs forward ops again in front of backward ops alone, and forward
-ops read what first runs made.
+Whatever the phases are, a plan repeats forward ops only in front of backward ops, and forward ops
+read first runs.
 """
 from __future__ import annotations
 

@@ -29,9 +29,9 @@ class Tensor:
     #: "parameter", "input", "aux", "gradient" or "head_gradient".
     category: str = "activation"
     #: Whose memory it takes. "device": the pool's. "outside": the caller's on the device, as of
-    #: parameters, inputs, aux states, the arrays that receive the parameters' gradients; what
-    #: further runs of an op make of them lies in the pool. "host": the host's, and no byte of the
-    #: device.
+    #: parameters, inputs, aux states and the arrays that receive the parameters' gradients; where
+    #: an op that makes one runs again, that run's result lies in the pool. "host": the host's, and
+    #: no byte of the device.
     space: str = "device"
     shape: Tuple[int, ...] = ()
     dtype: str = "float32"
@@ -66,7 +66,7 @@ class Implementation:
     inplace: Tuple[Inplace, ...] = ()
     time_s: float = 0.0
     workspace_bytes: int = 0
-    #: False when there is no step, as the work is part of another op: nothing else is set then.
+    #: False where another op does the work, so that there is no step: nothing else is set then.
     runs: bool = True
     #: Positions of values, outputs behind inputs, that have buffers of their own in any storage.
     own_buffers: Tuple[int, ...] = ()
@@ -90,8 +90,8 @@ _OF_IMPLEMENTATIONS = frozenset(Implementation.__dataclass_fields__)
 class Op:
     """One operator of the step.
 
-    What is asked of the op itself (``inputs``, ``time_s``, ...) is answered by its first
-    implementation, which is the framework's own.
+    Its own attributes that an implementation has, too (``inputs``, ``time_s``, ...), are those of
+    the first one, which is the framework's.
     """
 
     name: str
@@ -111,7 +111,7 @@ class Op:
     #: other implementations than the first keep none.
     kept_outputs: Tuple[int, ...] = ()
     device: int = 0
-    #: What it runs on beside what other streams run: one of :data:`memonger.graph.clock.STREAMS`.
+    #: The stream that it runs on: one of :data:`memonger.graph.clock.STREAMS`.
     stream: str = "compute"
     #: The user's hints: ``mirror_stage`` ("" without), ``force_mirroring`` ("", "True", "False").
     mirror_stage: str = ""

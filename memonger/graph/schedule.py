@@ -96,7 +96,7 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     Raises
     ------
     InputError
-        If a decision has another form, or names an op or a run that there is not.
+        If a decision has another form, or names an op or a run that does not exist.
     """
     _check(graph, recompute)
     schedule, runs = _steps(graph, recompute)
@@ -116,7 +116,7 @@ def expand_in_part(graph: Graph, recompute: Recompute) -> Schedule:
 
 
 def _check(graph: Graph, recompute: Recompute) -> None:
-    """Raise InputError for decisions of another form, or about ops that the graph has not."""
+    """Raise InputError for decisions of another form, or about ops that the graph does not have."""
     try:
         numbers = [number for op, served in recompute.items()
                    for (reader, run), clone in (((op, 0), 0), *served.items())

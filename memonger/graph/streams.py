@@ -12,17 +12,17 @@ from .records import Implementation, Op, Tensor, Variant
 
 
 class OtherRun(NamedTuple):
-    """An op of another stream than compute as a plan may run it."""
+    """A way in which a plan may run an op of a stream other than compute."""
 
     op: int
     how: Implementation
-    #: The variant that chooses it so; -1: none does.
+    #: The variant that chooses it; -1: none.
     variant: int
 
 
 def check_streams(ops: Sequence[Op], tensors: Sequence[Tensor], variants: Sequence[Variant],
                   outputs: Sequence[int]) -> None:
-    """Look for steps of other streams than compute that plans could leave without a guard.
+    """Check that no plan leaves a step of a stream other than compute without a guard.
 
     O(ops + the steps of other streams x readers of what they touch) time.
 
@@ -44,7 +44,7 @@ def check_streams(ops: Sequence[Op], tensors: Sequence[Tensor], variants: Sequen
 
 
 def unplanned_times(ops: Iterable[Op]) -> Times:
-    """When these ops of the unplanned step run, without what others make."""
+    """When these ops of the unplanned step run, if the values of other ops are there."""
     step_of: Dict[int, int] = {}
     runs: List[Run] = []
     for op in ops:
@@ -81,7 +81,7 @@ class Waits:
                 self.named_by[index].add(number)
 
     def other_runs(self) -> Iterator[OtherRun]:
-        """How ops of other streams than compute may run, each way once."""
+        """All ways in which ops of streams other than compute may run."""
         for index, op in enumerate(self.ops):
             if op.stream == COMPUTE:
                 continue
@@ -93,8 +93,10 @@ class Waits:
                         yield OtherRun(index, op.implementations[number], variant)
 
     def guards(self, run: OtherRun, tensor: int) -> Iterator[int]:
-        """Ops of compute that in every plan read a tensor, from the run of its maker that the op
-        of another stream reads it from, and that wait for it; in order."""
+        """Ops of compute that guard a tensor of a run in every plan, in order.
+
+        They read it from the same run of its maker as the op of the other stream, and wait for it.
+        """
         for reader in self.readers[tensor]:
             if reader > run.op and self.ops[reader].stream == COMPUTE \
                     and self._same_run(tensor, run.op, reader) \
@@ -104,19 +106,19 @@ class Waits:
                 yield reader
 
     def first_wait(self, run: OtherRun) -> int:
-        """The first op of compute that waits for a run in every plan; the number of ops: none."""
+        """The first op of compute that waits for a run in every plan, else the number of ops."""
         return min((next(self.guards(run, tensor), len(self.ops)) for tensor in run.how.outputs),
                    default=len(self.ops))
 
     def _same_run(self, tensor: int, op: int, reader: int) -> bool:
-        """Whether two ops read a tensor from one run of its maker: in forward that is the first."""
+        """Whether two ops read a tensor from the same run of its maker, as in forward all do."""
         backward = self.ops[op].is_backward or self.ops[reader].is_backward
         return not backward or not any(
             self.ops[maker].recomputable and not self.ops[maker].is_backward
             for maker in self.makers[tensor])
 
     def _beside(self, reader: int, run: OtherRun) -> Iterator[Implementation]:
-        """How a reader may run where an op runs so."""
+        """All ways in which a reader may run in plans that have this run."""
         if run.variant >= 0 and run.variant in self.named_by[reader]:
             taken = {run.variant}
         else:
@@ -131,7 +133,7 @@ class Waits:
 
 
 def _check_order(ops: Sequence[Op]) -> None:
-    """Values alone make a step wait for another stream."""
+    """Refuse what must wait for another stream without reading a value of it."""
     for op in ops:
         needed = [*op.control_deps, *([op.forward_op] if op.uses_state else [])]
         for other in (ops[number] for number in needed):

@@ -202,7 +202,7 @@ class Graph:
         return replace(self, ops=ops)
 
     def check(self) -> None:
-        """Look for contradictions.
+        """Check that the graph does not contradict itself.
 
         Raises
         ------

@@ -1,1 +1,1 @@
-"""From a network that a frontend read to a confirmed plan: no framework is known here."""
+"""From a network that a frontend read to a confirmed plan, without knowing any framework."""

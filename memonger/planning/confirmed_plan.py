@@ -1,4 +1,4 @@
-"""One search for a plan, confirmed by binding what it answers."""
+"""One search for a plan, and what the framework takes with it."""
 from __future__ import annotations
 
 import logging
@@ -20,7 +20,7 @@ from .network import Network
 from .requests import PlanRequest, pins, share_of
 
 logger = logging.getLogger("memonger")
-#: How often a plan is searched that the bound executor must confirm.
+#: How many plans are searched at most until the framework confirms one.
 ATTEMPTS = 3
 #: Methods that use no variants.
 WITHOUT_VARIANTS = ("sublinear", "chen", "ogc")
@@ -28,11 +28,12 @@ WITHOUT_VARIANTS = ("sublinear", "chen", "ogc")
 
 def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
                    account: Effort) -> Plan:
-    """What a solver answers to the request, with the bytes that the framework takes.
+    """A solver's answer to the request, with the bytes that the framework takes.
 
     Where the framework runs a network with variants in another order than predicted, its pool may
-    come out a little larger; then the search has a little less. ``account`` is the work of the
-    call.
+    be a little larger than the budget; then the search is repeated with a little less.
+
+    ``account``: the work that the call has left.
 
     Raises InfeasibleBudget if no plan was found whose executor stays within the budget.
     Raises InputError if the request does not fit the network.
@@ -104,7 +105,7 @@ def offered(network: Network, request: PlanRequest) -> Network:
 
 def search_options(network: Network, request: PlanRequest,
                    outside_bytes: Mapping[str, int]) -> Options:
-    """What a solver is asked for: the request in ids of ops, and how the network runs plans."""
+    """The request as a solver takes it: with ids of ops, and how the network runs plans."""
     graph = network.graph
     max_overhead = share_of(request.overhead)
     if request.budget is None and request.overhead is None and graph.time_s > 0:
@@ -131,7 +132,7 @@ def search_options(network: Network, request: PlanRequest,
 
 
 def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:
-    """What was asked for, as a plan file holds it."""
+    """The request and the network's record, as a plan file holds them."""
     limits: Dict[str, Any] = {"max_clones": request.max_clones} if request.max_clones else {}
     if request.host_budget_bytes is not None:
         limits["host_budget_bytes"] = request.host_budget_bytes
@@ -143,7 +144,7 @@ def record_of(network: Network, request: PlanRequest) -> Dict[str, Any]:
 
 
 def _check_overhead(answer: Plan, request: PlanRequest) -> None:
-    """Raise InputError for a plan of a method that does not look at the overhead asked for."""
+    """Raise InputError where a method ignored the overhead that was asked for."""
     most = share_of(request.overhead)
     if most is not None and answer.overhead > most + 1e-6:
         raise InputError(

@@ -34,7 +34,7 @@ class Estimate:
 
     @property
     def total_bytes(self) -> int:
-        """Of all categories."""
+        """The sum of all categories."""
         return sum(self.by_category.values())
 
     def timeline(self) -> Timeline:

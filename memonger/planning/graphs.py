@@ -1,4 +1,4 @@
-"""Planning graphs, from a file or at hand: no framework is needed."""
+"""Plans of graphs, from files or from calls: no framework is needed."""
 from __future__ import annotations
 
 import os
@@ -45,17 +45,17 @@ def graph_in(text: str, path: str) -> Graph:
 
 
 def name_of(path: str) -> str:
-    """What a network is called after the name of its file."""
+    """The name of a network by that of its file."""
     stem = os.path.splitext(os.path.basename(path))[0]
     return stem[:-len("-symbol")] if stem.endswith("-symbol") else stem
 
 
-#: What options are where nobody gives them, if not None or empty.
+#: Defaults of options, where they are neither None nor empty.
 _USUAL = {"grad_req": "write", "costs": "auto"}
 
 
 def refuse_options(**options: Any) -> None:
-    """Raise InputError where one of the options was given that only networks of MXNet have."""
+    """Raise InputError where an option was given that only networks of MXNet have."""
     for option, value in options.items():
         if value if option not in _USUAL else value != _USUAL[option]:
             raise InputError("a graph has its own sizes and times, so it takes no %s"

@@ -18,9 +18,9 @@ _SMALLEST = 0.6
 _LARGEST = 0.25
 #: The share of the time limit for each batch, where the method takes no given plan.
 _EACH = 1 / 16
-#: The smallest plan is searched at so many times the largest unplanned batch.
+#: The smallest plan is searched at this multiple of the largest unplanned batch.
 _TIMES = 4
-#: The smallest plan takes at most so much extra time, as a share of the step's.
+#: Most extra time of the smallest plan, as a share of the step's.
 _MOST_OVERHEAD = 0.5
 #: Rows of a call that the smallest plan at another batch goes without.
 _WITHOUT = ALL_BUT_GIVEN | {"no variants"}
@@ -28,7 +28,7 @@ _WITHOUT = ALL_BUT_GIVEN | {"no variants"}
 
 def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
                  plan_at: Callable[[Any, int], Plan]) -> MaxBatch:
-    """Search the batch size; memory grows with it, so each side has one answer.
+    """Search the largest batch, unplanned and planned; memory grows with the batch.
 
     The smallest plan of one batch is tried at others, which share its ops, and the largest that it
     fits gets a plan of its own.
@@ -36,7 +36,7 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
     Parameters
     ----------
     request : PlanRequest or the like of a frontend
-        Its ``budget`` in bytes or "8GB", its ``time_limit`` for all searches together.
+        Its ``budget`` is in bytes or like "8GB"; its ``time_limit`` is for all searches together.
     limit : int
         The largest batch to try.
     total_bytes : callable
@@ -73,7 +73,7 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
 
     unplanned = largest(unplanned_need, 1, limit)
     batch = min(max(1, _TIMES * unplanned), limit)
-    most = _MOST_OVERHEAD if request.method == "auto" else None  # others do not look at it
+    most = _MOST_OVERHEAD if request.method == "auto" else None  # others ignore it
     smallest = plan(batch, budget=None, overhead=most, prove=False,
                     time_limit=_SMALLEST * request.time_limit)
 
@@ -105,6 +105,6 @@ def search_batch(request: Any, limit: int, total_bytes: Callable[[int], int],
 
 
 def _fixed_bytes(totals: Mapping[int, int]) -> float:
-    """What does not grow with the batch, by the totals of the smallest and the largest batch."""
+    """Bytes that do not grow with the batch, by the totals of the smallest and largest one."""
     (low, less), (high, more) = min(totals.items()), max(totals.items())
     return max(0.0, less - low * (more - less) / (high - low)) if high > low else 0.0

@@ -30,7 +30,7 @@ class Network(Protocol):
         ...
 
     def pool_within(self, total_bytes: int) -> Footprint:
-        """A total divided: what is left for the pool, beside all else by category."""
+        """A total divided into the pool and all else by category."""
         ...
 
     def apply(self, plan: Plan) -> Any:
@@ -44,7 +44,7 @@ class Network(Protocol):
     # ------------------------------------------------------------------ with usual answers
     @property
     def outside_bytes(self) -> Mapping[str, int]:
-        """Bytes outside the pool by category, as far as they are known before a plan is."""
+        """Bytes outside the pool by category, as far as they are known before there is a plan."""
         return self.unplanned.outside_bytes
 
     @property

@@ -1,4 +1,4 @@
-"""What plan is wanted, as users say it: budgets, shares, names of ops."""
+"""Requests for plans in the words of users: budgets, shares, names of ops."""
 from __future__ import annotations
 
 import difflib
@@ -18,7 +18,7 @@ from ..util.messages import listed
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What plan is wanted; fields as the parameters of :func:`memonger.plan`."""
+    """A request for a plan; fields as the parameters of :func:`memonger.plan`."""
 
     budget: Budget = None
     overhead: Union[None, str, float] = None
@@ -36,7 +36,7 @@ class PlanRequest:
     without: FrozenSet[str] = frozenset()
     #: A plan of the same network to begin with, such as that of another batch.
     given: Optional[Plan] = field(default=None, repr=False)
-    #: Sentences on the request that its plan repeats.
+    #: Sentences on the request, for the notes of its plan.
     notes: Tuple[str, ...] = ()
     #: Most bytes of values on the host; None is no limit.
     host_budget_bytes: Optional[int] = None

@@ -1,8 +1,8 @@
 """A plan for a network that was read: a table of searches.
 
-:data:`ROWS` is what a call does. The search that was asked for comes first; on a GPU, where bytes
-outside the pool may decide, searches of other kinds follow: an arena or variants may take more
-there than they save. Within each search the method has a table of its own
+:data:`ROWS` is what a call does. The search that was asked for comes first. On a GPU bytes outside
+the pool may decide, so searches of other kinds follow: an arena or variants may take more there
+than they save. Within each search the method has a table of its own
 (:mod:`memonger.solve.auto`).
 """
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .sweeping import at_knee
 
 #: What a call takes at most, as a multiple of its time limit.
 CALL = 2.0
-#: Counted seconds that each op takes outside searches.
+#: Counted seconds of reading and confirming, for each op.
 S_PER_OP = 0.9e-3
 #: The share of the usual first search that still finds plans.
 LEAST_FIRST = 0.6
@@ -43,7 +43,7 @@ class Call:
     started_s: float
     account: Effort
     best: Optional[Plan] = None
-    #: The network as it was searched for the best plan: its storage is what that plan is for.
+    #: The network of the search that found it, and so the storage that the plan is for.
     best_network: Optional[Network] = None
     #: The plan of the search that was asked for.
     asked: Optional[Plan] = None
@@ -65,19 +65,19 @@ class Call:
 
     @property
     def open(self) -> bool:
-        """Whether another search may find a better plan, and is paid for."""
+        """Whether another search may find a better plan, and there is work left for it."""
         if self.interrupted:
             return False
         if self.best is None:
             assert self.refused is not None
-            # Where a search proves a bound, it has tried fewer variants, but not bound them.
+            # A search that proves a bound has tried plans with fewer variants, but not bound them.
             return self.refused.bound_bytes <= self.refused.budget_bytes and (
                 not self.network.is_foreseen or not self.refused.bound_bytes)
         return self.best.status is not Status.INTERRUPTED and self.request.budget is None \
             and self.account.left_s >= LEAST_SEARCH * self.request.time_limit
 
     def search(self, network: Network, request: PlanRequest) -> None:
-        """Search for a plan and keep the better one; the first interruption is the last search."""
+        """Search for a plan and keep the better one; an interruption ends all searches."""
         self.searches += 1
         if self.searches > 1:
             most = 1 + (self.in_buffers is not None) + self.has_variants
@@ -138,7 +138,7 @@ ROWS: Tuple[Row[Call], ...] = (
 
 def plan_network(network: Network, request: PlanRequest,
                  started_s: Optional[float] = None) -> Plan:
-    """The plan that is asked for, confirmed by the frontend that read the network.
+    """The plan that a request asks for, confirmed by the frontend that read the network.
 
     Raises InfeasibleBudget if no plan fits; it carries the smallest total found.
     Raises NoPlanInTime if the search was interrupted before it found a plan.
@@ -160,8 +160,9 @@ def plan_network(network: Network, request: PlanRequest,
 def search_s(network: Network, time_limit: float) -> float:
     """Counted seconds for all searches of a call, which takes twice the time limit at most.
 
-    Of large networks reading and confirming leave less for them, but never less than one needs that
-    finds plans; where they leave nothing, the limit cannot be kept, and it has all that it needs.
+    In large networks reading and confirming leave less for searches, but a search never gets less
+    than it needs to find plans. Where nothing is left the limit cannot be kept, and the search gets
+    all that it needs.
     """
     left_s = CALL * time_limit - len(network.graph.ops) * S_PER_OP
     share = LEAST_FIRST if left_s > 0 else 1.0
@@ -169,7 +170,7 @@ def search_s(network: Network, time_limit: float) -> float:
 
 
 def _refusal(call: Call) -> InfeasibleBudget:
-    """The smallest refusal, with what the search that was asked for proves."""
+    """The refusal with the smallest total, with the bound of the search that was asked for."""
     refused = call.refused
     assert refused is not None
     if refused.bound_bytes > call.bound_bytes and isinstance(refused.best_plan, Plan):
@@ -181,9 +182,9 @@ def _refusal(call: Call) -> InfeasibleBudget:
 
 
 def _with_proof(call: Call, plan: Plan) -> Plan:
-    """A plan of another kind, with what the search that was asked for proves.
+    """A plan of another search, with the bounds of the one that was asked for.
 
-    What is proven holds for one kind of storage.
+    Bounds hold for one kind of storage.
     """
     asked = call.asked if call.best_network is call.network else None
     if asked is None:

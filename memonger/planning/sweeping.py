@@ -1,4 +1,4 @@
-"""Plans for many budgets: of what a frontend asks for, and of the graph of a plan."""
+"""Plans for many budgets: of a network that a frontend reads, and of the graph of a plan."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ def sweep_requests(request: Any, budgets: Sequence[Budget], whole_bytes: int,
 
 
 def at_knee(request: Any, whole_bytes: int, plan_of: Callable[[Any], Plan]) -> Any:
-    """A request for the knee as one for its share, with the plan there to be improved on.
+    """A request for the knee as one for the share where that is, and the plan there as a start.
 
     Parameters are those of :func:`sweep_requests`; the plans take half of the request's time limit.
     """
@@ -41,7 +41,7 @@ def at_knee(request: Any, whole_bytes: int, plan_of: Callable[[Any], Plan]) -> A
 
 def sweep_like(plan: Plan, time_limit: float, progress: Optional[Callback] = None,
                budgets: Iterable[Budget] = BUDGETS) -> List[Plan]:
-    """Plans of the same graph for other budgets, and the plan; op times and options are the plan's.
+    """Plans of a plan's graph for other budgets, and the plan itself; options are the plan's.
 
     ``time_limit``: seconds for all budgets together.
     """

@@ -93,7 +93,7 @@ def _differs(what: str, stated_bytes: int, needed_bytes: int) -> str:
 
 
 def _fixed_bytes(plan: Plan, unplanned: StoragePlan) -> Dict[str, int]:
-    """What follows of ``Plan.fixed_bytes``, by category."""
+    """What of ``Plan.fixed_bytes`` follows from the graph, by category."""
     graph, asked = plan.graph, plan.options
     outside = [t for t in graph.tensors if t.producer < 0]
     result = {name: sum(t.size_bytes for t in outside if t.category == category)

@@ -1,4 +1,4 @@
-"""The answer to the question for the largest batch that fits a budget."""
+"""The largest batch that fits a budget, as an answer."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field

@@ -100,7 +100,7 @@ class Plan:
     record: Record = field(default_factory=Record, repr=False)
     #: Seconds the planning took; not saved, so that plan files are reproducible.
     planning_s: float = field(default=0.0, compare=False)
-    #: Measured by ``memonger.measure``, when the user ran it; see ``mx/measure.py``.
+    #: Measured by ``memonger.measure``, when the user ran it; see :mod:`.measurement`.
     measured: Optional[Mapping[str, Any]] = None
     #: Read from a file; see ``unchecked``.
     from_file: bool = field(default=False, compare=False)

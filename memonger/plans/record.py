@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 @dataclass(frozen=True)
 class Record:
-    """The record of a plan that holds its graph and nothing else: PyTorch's, and of graphs.
+    """The record of plans that hold no more than a graph: those of PyTorch, and of graphs.
 
     A frontend whose plans hold more has a class of its own, which :mod:`memonger.plans.above` finds
     for the plans in files.
@@ -18,7 +18,7 @@ class Record:
     by_device: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def in_file(self) -> Dict[str, Any]:
-        """What a plan file holds of it."""
+        """The fields of the plan file that hold it."""
         return {"original_json": None}
 
     def check(self, plan: Any) -> None:

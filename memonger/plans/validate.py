@@ -15,7 +15,7 @@ from ..graph.types import Graph, Op
 
 
 class Kind(str, enum.Enum):
-    """What can be wrong with a plan."""
+    """The kinds of faults of a plan."""
 
     UNKNOWN_OP = "a step runs an op that does not exist"
     UNKNOWN_VARIANT = "a variant does not exist"
@@ -224,7 +224,7 @@ def _outputs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pr
 
 
 def _guards(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Problem]:
-    """Whether compute has waited for each step of another stream before what that touches is free.
+    """Check that compute waits for each step of another stream before the memory of that is free.
 
     See :mod:`memonger.graph.clock`.
     """

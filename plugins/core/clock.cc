@@ -1,7 +1,7 @@
 // When the steps of the simulator's log run, where there are several streams.
 //
 // The rules are those of memonger/graph/clock.py: a step starts when its stream is free and what it
-// reads is made; one of another stream than compute also waits for the steps of compute issued
+// reads is made; one of a stream other than compute also waits for the steps of compute issued
 // before it.
 #include <algorithm>
 

@@ -122,7 +122,7 @@ class Runner:
         return {"layout_copies": most}
 
     def pool_within(self, form: Form, left_bytes: int, storage: str) -> Footprint:
-        """Of what is left for it on a device: the pool, and what it takes of the GPU besides."""
+        """Divides the bytes left on a device between the pool and what the allocator adds."""
         if self.device is None:
             return Footprint(left_bytes)
         step = self._bound_step(form.captured, form.symbol, storage)

@@ -28,8 +28,8 @@ FACTOR = 5.0
 #: Largest number of differently rounded runs of the original that estimate its rounding error.
 #: Errors of deep networks have heavy tails: fewer runs now and then refuse right plans.
 ROUNDINGS = 64
-#: Where the planned training still errs more, so many runs of it with moved last bits: a ReLU that
-#: flips by chance does not do so in each of them, a fault is in all of them.
+#: If the error is still larger, the plan runs this often with perturbed last bits. A ReLU that
+#: flips by chance flips in some of these runs; a fault shows in all.
 SECOND_LOOKS = 8
 #: For these runs inputs and parameters move by up to this number of units in the last place.
 LAST_BITS = 4

@@ -23,8 +23,8 @@ from .storages import Held, Storage, storages
 from .transfers import is_copy, is_to_host, is_wait
 from .written import written
 
-#: Results of at most so many bytes, and that share of their op's largest, stay with the first run:
-#: the mean and variance of a normalization.
+#: An output stays with the first run if it has at most SMALL_BYTES and at most SMALL_SHARE of its
+#: op's largest output, as the mean and variance of a normalization have.
 SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
 #: Identities of the storages of copies begin at these and go down; those of temporaries are above.
 _COPY, _COPY_FOR_BACKWARD = -(1 << 32), -(1 << 40)

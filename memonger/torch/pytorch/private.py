@@ -31,8 +31,8 @@ try:
 except ImportError:  # another PyTorch than those tested: versions.py finds out before others do
     CustomPartitionerFn = object
 
-#: Inductor's configuration under which a step holds what its values need and no more: otherwise it
-#: holds a buffer from its last reader on until it has another value of the same size to put there.
+#: Inductor's configuration under a plan. Without this Inductor keeps a dead buffer until another
+#: value of its size can use it.
 LEAST_LIVE: Dict[str, Any] = {"allow_buffer_reuse": False}
 
 #: Names of functions that log, or tell whether they would.
