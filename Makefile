@@ -57,7 +57,7 @@ $(VENV).torch/.made: tools/make_environment.sh
 	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
 	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 "numpy>=1.24" "highspy>=1.10" \
 		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
-		scikit-learn transformers==5.24.0 accelerate==1.15.0
+		scikit-learn transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
 	@touch $@
 
 # Of torchtitan's needs only those that it imports: all of them hold packages for GPUs.

@@ -10,10 +10,16 @@ import torch
 from torch_nets import Attention, same, sentences
 
 import memonger.torch as mt
+from memonger.errors import InputError
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def lightning():
+    """The package, where it is installed."""
+    return pytest.importorskip("lightning.pytorch")
 
 
 def example(name):
@@ -76,3 +82,89 @@ def test_a_loop_with_accelerate_trains_as_without_a_budget(precision):
                                                      mode="eager"))
     assert mt.plans(module)[0].schedule.recomputed()
     assert same(planned, plain)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_lightning_modules_step_is_planned_as_a_whole(tmp_path, capsys):
+    """Loss, logs and all; its last batch of an epoch is smaller, and checkpoints are plain."""
+    lightning()
+    example("lightning_module").main(["--steps", "4", "--out", str(tmp_path)])
+    said = capsys.readouterr().out.splitlines()
+    assert [line for line in said if line.endswith(": True")] == [
+        "losses equal: True", "parameters equal: True", "the checkpoint loads: True"]
+    saved = torch.load(tmp_path / "planned" / "module.ckpt", weights_only=False)
+    assert "layers.0.1.weight" in saved["state_dict"] and not any(
+        "_orig_mod" in name or "memonger" in name for name in map(str, saved))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_lightning_callback_counts_the_optimizer_and_leaves_the_module(tmp_path):
+    lightning()
+    script = example("lightning_module")
+    module, _, plans = script.train(str(tmp_path), 4, "75%")
+    held = sum(p.numel() * p.element_size() for p in module.parameters())
+    assert len(plans) >= 2  # of two sizes
+    assert all(plan.total_bytes <= plan.budget_bytes == plans[0].budget_bytes
+               and 2 * held <= plan.fixed_bytes["optimizer"] < 2.1 * held for plan in plans)
+    assert plans[0].schedule.recomputed()
+    assert not {"training_step", "log", "log_dict"} & set(vars(module))
+    assert module.trainer.callback_metrics.keys() >= {"loss", "accuracy", "validation_loss"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_step_that_runs_backward_itself_is_told_what_to_do(tmp_path):
+    trainers = lightning()
+    script = example("lightning_module")
+    module = script.Classifier(1)
+    module.automatic_optimization = False
+    from memonger.torch.engines.lightning import MemoryBudgetCallback
+    trainer = trainers.Trainer(
+        max_steps=1, callbacks=[MemoryBudgetCallback("70%", mode="eager")], accelerator="cpu",
+        logger=False, enable_progress_bar=False, enable_checkpointing=False,
+        enable_model_summary=False, default_root_dir=str(tmp_path))
+    data = torch.utils.data.TensorDataset(torch.randn(8, 64), torch.randint(0, 10, (8,)))
+    with pytest.raises(InputError, match="in_place=True"):
+        trainer.fit(module, torch.utils.data.DataLoader(data, batch_size=8))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_sentences_of_many_lengths_keep_the_budget(tmp_path):
+    """Default arguments of the Trainer, with a collator that pads; what was saved trains on."""
+    from tokenizers import Tokenizer, models
+    from transformers import (
+        DataCollatorForSeq2Seq,
+        GPT2Config,
+        GPT2LMHeadModel,
+        PreTrainedTokenizerFast,
+        Trainer,
+        TrainingArguments,
+        set_seed,
+    )
+
+    from memonger.torch.engines.hugging_face import MemoryBudgetCallback
+    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(
+        {"<pad>": 0, "<unk>": 1}, unk_token="<unk>")), pad_token="<pad>", unk_token="<unk>")
+    torch.manual_seed(3)
+    data = [{"input_ids": ids, "labels": ids} for length in (40, 12, 33, 40, 21, 7, 28, 36)
+            for ids in [torch.randint(0, 97, (length,)).tolist()]]
+
+    def train(folder, budget, start=None):
+        set_seed(0)
+        model = GPT2LMHeadModel.from_pretrained(start) if start else GPT2LMHeadModel(GPT2Config(
+            vocab_size=97, n_positions=64, n_embd=64, n_layer=3, n_head=4))
+        callbacks = [MemoryBudgetCallback(budget, mode="eager")] if budget else []
+        trainer = Trainer(
+            model=model, train_dataset=data, callbacks=callbacks,
+            data_collator=DataCollatorForSeq2Seq(words),
+            args=TrainingArguments(str(folder), num_train_epochs=1, per_device_train_batch_size=2,
+                                   report_to=[], disable_tqdm=True, use_cpu=True))
+        trainer.train()
+        trainer.save_model(str(folder))
+        return model, callbacks[0].plans if budget else []
+    plain, _ = train(tmp_path / "plain", None)
+    model, plans = train(tmp_path / "planned", "80%")
+    assert same(list(model.parameters()), list(plain.parameters()))
+    assert len({plan.budget_bytes for plan in plans}) == 1
+    assert all(plan.total_bytes <= plan.budget_bytes for plan in plans)
+    again, plans = train(tmp_path / "again", "80%", tmp_path / "planned")
+    assert plans and not same(list(model.parameters()), list(again.parameters()))

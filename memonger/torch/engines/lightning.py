@@ -1,0 +1,92 @@
+"""A budget for Lightning: one callback.
+
+::
+
+    from memonger.torch.engines.lightning import MemoryBudgetCallback
+    Trainer(callbacks=[MemoryBudgetCallback("8GB")]).fit(module, loader)
+"""
+from __future__ import annotations
+
+from typing import Any, List, Tuple
+
+import torch
+
+from ...plans.plan import Budget, Plan
+from ...util.errors import InputError
+from ..calls.compiled import compile, plans
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:  # the same by its older name
+    from pytorch_lightning import Callback
+
+
+class MemoryBudgetCallback(Callback):
+    """Trains a LightningModule's ``training_step`` by plans under a budget.
+
+    The step is planned as a whole, loss and all, when training begins; ``self.log`` and
+    ``self.log_dict`` work in it as without. The module stays the object that it is, and its
+    checkpoints are plain ones. Batches of other sizes keep the budget, too; a share is of the
+    first step. The optimizer counts where there is one.
+
+    Parameters
+    ----------
+    budget : int, float or str
+        As for :func:`memonger.torch.compile`.
+    **options
+        Its other arguments, such as ``mode="eager"``.
+    """
+
+    def __init__(self, budget: Budget, **options: Any):
+        self.budget, self.options = budget, options
+        self._planned: Any = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Plan the step; its first run makes the plan.
+
+        Raises InputError where the step takes gradients by itself.
+        """
+        if not pl_module.automatic_optimization:
+            raise InputError(
+                "the training_step of %s runs backward itself (automatic_optimization is off), so "
+                "it cannot be planned as a whole: leave this callback out, and plan the network in "
+                "it with memonger.torch.compile(network, budget, in_place=True)"
+                % type(pl_module).__name__)
+        optimizers = trainer.optimizers
+        options = {"optimizer": optimizers[0] if len(optimizers) == 1 else None, **self.options}
+        self._planned = planned = compile(pl_module.training_step, self.budget, **options)
+
+        def training_step(*args: Any, **named: Any) -> Any:
+            logged: List[Tuple[str, Tuple[Any, ...], Any]] = []
+            pl_module.log = lambda *a, **k: logged.append(("log", *_detached(a, k)))
+            pl_module.log_dict = lambda *a, **k: logged.append(("log_dict", *_detached(a, k)))
+            try:
+                output = planned(*args, **named)
+            finally:
+                del pl_module.log, pl_module.log_dict
+            for name, values, options in logged:
+                getattr(pl_module, name)(*values, **options)
+            return output
+        pl_module.training_step = training_step
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Give the module its own step back."""
+        vars(pl_module).pop("training_step", None)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """The same where training ends early."""
+        self.on_train_end(trainer, pl_module)
+
+    @property
+    def plans(self) -> List[Plan]:
+        """The plans that training has used so far, in the order in which they were made."""
+        return [] if self._planned is None else plans(self._planned)
+
+
+def _detached(values: Any, named: Any) -> Any:
+    """What is logged, without gradients."""
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: plain(item) for name, item in value.items()}
+        return value.detach() if isinstance(value, torch.Tensor) else value
+    return tuple(plain(value) for value in values), plain(named)
