@@ -11,7 +11,7 @@ from ...plans.max_batch import MaxBatch
 from ...plans.plan import Budget, Plan
 from ...report.progress import Asked, callback_of, part_of, shows_progress
 from ..pytorch.module_step import Inputs, with_batch
-from ..step.planning import make_plan
+from ..step.planning import log_plan, make_plan
 from ..step.request import Request, requested, resolved, with_host
 from ..times import stored_profiles
 from ..times.profile import Profile, measure_ops
@@ -114,8 +114,11 @@ def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
 
     def plan_of(asked: Request) -> Plan:
         # A budget decides which operators of a module are replaced.
-        return traced(module, inputs, asked).plan if variants == "all" else \
-            make_plan(unplanned.captured, asked)
+        if variants == "all":
+            return traced(module, inputs, asked).plan
+        made = make_plan(unplanned.captured, asked)
+        log_plan(made)
+        return made
     return sweep_requests(request, budgets, unplanned.plan.total_bytes, plan_of)
 
 

@@ -33,7 +33,7 @@ from .checks import check_inference
 from .compilation import Code, Compilation, PlannedGraph
 from .inductor import compiled, patches
 from .network import TracedNetwork
-from .planning import best_plan, knee_of, make_plan
+from .planning import best_plan, knee_of, log_plan, make_plan
 from .request import Request, with_profile
 
 
@@ -48,6 +48,8 @@ class Backend(Compilation):
         super().__init__(request, only_plan)
         self.normalize = normalize
         self._plans: Dict[Tuple[str, int], Plan] = {}
+        #: Those that the log has a line about.
+        self._told: List[Plan] = []
         self.optimizer_takes: Optional[OptimizerBytes] = None
         #: Arguments of the call that is compiled for.
         self._arguments: Sequence[Any] = ()
@@ -233,6 +235,9 @@ class Backend(Compilation):
             self._plans[key] = best_plan([TracedNetwork(step, request, key[1], original)
                                            for step in steps])
         plan = self._plans[key]
+        if not request.unplanned and not any(plan is told for told in self._told):
+            self._told.append(plan)
+            log_plan(plan, bool(key[1]))
         captured = next(s for s in steps if s.graph.fingerprint == plan.graph.fingerprint)
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:

@@ -76,16 +76,20 @@ def _price(request: Request, plan: Plan) -> float:
 def plan_of(network: TracedNetwork) -> Plan:
     """The plan of a network, for its request."""
     started_s, request = time.perf_counter(), network.request
-    if request.plan is not None:
-        plan = _followed(network, request.plan, started_s)
-    else:
-        plan = _planned(network, request, started_s)
-    if not request.unplanned:
-        logger.info("plan for a budget of %s: total %s, %+.1f %% time, made in %.1f s",
-                    "no bytes" if plan.budget_bytes is None else format_bytes(plan.budget_bytes),
-                    format_bytes(plan.total_bytes), 100 * plan.overhead,
-                    time.perf_counter() - started_s)
-    return plan
+    return _planned(network, request, started_s) if request.plan is None else \
+        _followed(network, request.plan, started_s)
+
+
+def log_plan(plan: Plan, again: bool = False) -> None:
+    """One line of the log about a plan that is to run.
+
+    ``again``: code by a plan before was tried, and took more than the budget.
+    """
+    logger.info("%s for %s: total %s, %+.1f %% time, made in %.1f s",
+                "planned again, as the code took more than the plan said," if again else "plan",
+                "the least memory" if plan.budget_bytes is None else
+                "a budget of %s" % format_bytes(plan.budget_bytes),
+                format_bytes(plan.total_bytes), 100 * plan.overhead, plan.planning_s)
 
 
 def knee_of(captured: Captured, request: Request) -> Request:
