@@ -55,7 +55,7 @@ def estimate(module: Any, inputs: Inputs, mode: Optional[str] = None, optimizer:
     """Bytes of one unplanned training step: of the module as it is written.
 
     Without a mode the step is that of plain PyTorch, whether or not the module is one graph, from
-    its call to the end of backward and, with an optimizer, its step. It is gone through on tensors
+    its call to the end of backward and, with an optimizer, its step. It runs on tensors
     without memory, so inputs and module may be on "meta". On a device each kind of operator of
     which it is not known what it allocates while it runs is tried, once and alone. Code that looks
     at values which are not there, as ``if x.isnan().any()`` does, needs a module with memory: of

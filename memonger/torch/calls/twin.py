@@ -52,7 +52,7 @@ class Twin:
     _memonger: _Form
 
     def __init_subclass__(cls, **_: Any) -> None:
-        """Says nothing to the module's class, which may list its subclasses."""
+        """Hides the twin's class from the module's class, which may list its subclasses."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._memonger.forward(*args, **named)

@@ -1,7 +1,7 @@
 """Collectives of a step on several devices: what they move, and where their results lie.
 
-Functional collectives (``_c10d_functional``) begin, and a ``wait_tensor`` ends them in
-the same memory. They may run again: all ranks plan alike.
+A functional collective (``_c10d_functional``) begins the work, and a ``wait_tensor`` in the same
+memory ends it. They may run again: all ranks plan alike.
 """
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..pytorch import private_ops
 from ..pytorch.sizes import hint, tensor_bytes, tensors
 
 NAMESPACE = "_c10d_functional"
-#: Times that its larger side crosses the link of a rank: a ring passes each part on once, and to
-#: reduce for all it goes around twice (Patarasuk and Yuan, 2009).
+#: How often its larger side crosses the link of a rank: a ring passes each part on once, and an
+#: all-reduce goes around twice (Patarasuk and Yuan, 2009).
 _ROUNDS = {"all_gather_into_tensor": 1, "reduce_scatter_tensor": 1, "all_to_all_single": 1,
            "broadcast": 1, "all_reduce": 2}
 
@@ -27,7 +27,7 @@ def is_wait(node: fx.Node) -> bool:
 def network_bytes(node: fx.Node) -> Optional[int]:
     """What a collective brings over the link of a rank; None for other nodes.
 
-    Of several tensors at a time, all of them.
+    For several tensors at a time it is their sum.
     """
     name = _name(node)
     if name not in _ROUNDS:

@@ -1,12 +1,12 @@
 """Which values Inductor never puts into memory.
 
 Inductor makes one kernel of fusible ops that read each other: pointwise ones and reductions. A
-value stays in registers where all who read it are part of its kernel. Taken for one kernel here:
-fusible ops of one half of the step with as many matrix products, convolutions and other kernels of
-libraries before them, counted along the longest path, as there is then none between them.
+value stays in registers where all its readers are part of its kernel. Fusible ops of one half of
+the step count as one kernel where the longest path to each has the same number of matrix products,
+convolutions and other library kernels: then none lies between them.
 
-A pointwise value is computed in each kernel that reads it where that is one reader, or where it is
-made of few buffers; they are then held until the last of these kernels runs.
+A pointwise value is computed in each kernel that reads it if it has one reader or is made of few
+buffers, which are then held until the last of these kernels runs.
 A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
 numbers are drawn row by row, so beside convolutions whose channels come last they are written.
 """
@@ -60,7 +60,7 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
 
 
 def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, List[fx.Node]]:
-    """For each node who reads its value, also by views of it; twice where there are two views."""
+    """The readers of each node's value, also through views: through two views twice."""
     readers: Dict[fx.Node, List[fx.Node]] = {}
     for node in reversed(nodes):
         found: List[fx.Node] = []

@@ -57,7 +57,7 @@ def first_operands(node: fx.Node) -> Sequence[fx.Node]:
 
 
 def run_again(made: fx.Node) -> None:
-    """Make of a node one that runs after the first."""
+    """Turn a node into one for runs after the first."""
     if _moves_statistics(made):
         data, weight, bias, _, _, training, momentum, epsilon = made.args
         made.target = _BATCH_NORM_AGAIN

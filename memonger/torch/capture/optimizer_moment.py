@@ -17,7 +17,7 @@ STEP, _KIND = "optimizer.step", "optimizer"
 
 def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
                    plan: Optional[Plan] = None) -> Captured:
-    """The step with the optimizer's behind it, or with the one that ``plan`` was made with.
+    """The step followed by the optimizer's, or by the one that ``plan`` was made with.
 
     The gradients of the outputs, which count for the whole step, are gone by then, and so are new
     gradients that were added to older ones.
@@ -40,7 +40,7 @@ def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
 
 
 def graph_with_step(graph: Graph, temporary_bytes: int) -> Graph:
-    """The graph with the optimizer's step behind it, which takes so much while it runs."""
+    """The graph followed by an optimizer's step that takes so much while it runs."""
     made = Tensor(STEP + ":temporary", temporary_bytes, len(graph.ops), "activation", "device",
                   (temporary_bytes,), "uint8")
     op = Op.of(STEP, _KIND, (), (len(graph.tensors),), True,

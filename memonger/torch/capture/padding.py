@@ -17,7 +17,7 @@ _PRODUCTS = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 
 
 def room_bytes(value: torch.Tensor) -> int:
-    """Bytes of a value under Inductor, with what its rows are longer on a GPU."""
+    """Bytes of a value under Inductor, with the room for padding behind its rows on a GPU."""
     exact_bytes = tensor_bytes(value)
     row = hint(value.shape[-1]) if value.dim() > 1 else 0
     if value.device.type == "cpu" or row <= _LEAST_ELEMENTS or not value.is_contiguous():

@@ -81,9 +81,9 @@ def copy_of(value: fx.Node) -> fx.Node:
 
 
 def with_copies(forward: fx.GraphModule, num_forward_outputs: int) -> None:
-    """Copy what is in the memory of an input that forward writes into, and read when it has.
+    """Copy values in the memory of inputs that forward writes into, if they are read after that.
 
-    That are values which it keeps for backward, and new values of inputs which are other inputs.
+    These are values kept for backward, and inputs that become the new values of other inputs.
     """
     graph = forward.graph
     copies: Dict[fx.Node, fx.Node] = {}

@@ -147,7 +147,7 @@ def compared(planned: Any, original: Any, others: Others, inputs: Any, steps: in
 
 
 def _differences(found: List[_Number], wanted: List[_Number]) -> List[Difference]:
-    """Of each number, what is off."""
+    """How far each number is off."""
     if [(name, value.shape) for _, name, value in found] != \
             [(name, value.shape) for _, name, value in wanted]:
         raise InputError("the module is not the one that was compiled: their parameters differ")
@@ -164,7 +164,7 @@ def _differences(found: List[_Number], wanted: List[_Number]) -> List[Difference
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bit for bit, but that NaN is NaN."""
+    """Whether all bits agree, where a NaN is as good as another."""
     return torch.equal(a, b) or a.is_floating_point() and torch.equal(
         a.isnan(), b.isnan()) and torch.equal(a.nan_to_num(0.0), b.nan_to_num(0.0))
 
@@ -187,7 +187,7 @@ class _State:
         self.gradients = [(p, p.grad) for p in module.parameters()]
 
     def restore(self) -> None:
-        """Make them what they were, those that the module has replaced, too."""
+        """Restore them, those that the module has replaced, too."""
         for part, name, buffer in self.buffers:
             setattr(part, name, buffer)
         with torch.no_grad():

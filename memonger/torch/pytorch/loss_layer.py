@@ -107,7 +107,7 @@ def words_of_block(rows: int, words: int, width: int) -> int:
 
 
 def _at_a_time(scores: int, width: int, larger: int) -> int:
-    """How many rows or words, with so many scores each, are a chunk or a block."""
+    """How many rows or words with so many scores each make a chunk or a block."""
     share = int(SHARE_OF_BOTH * 2 * width * larger) // (_BOTH_TYPES * scores)
     return min(max(share, FEWEST), LARGEST_CHUNK_BYTES // (4 * scores))
 
@@ -115,7 +115,7 @@ def _at_a_time(scores: int, width: int, larger: int) -> int:
 def _losses(scores: Tensor, labels: Tensor, smoothing: float) -> Tuple[Tensor, Tensor, Tensor]:
     """Loss of each row, the logarithm of the sum of its exponentials, and the latter's sum.
 
-    Scores become exponentials, of what they are less than the largest.
+    In place: a score becomes the exponential of its difference from the largest.
     """
     most = scores.amax(1)
     less = (1 - smoothing) * scores.gather(1, labels[:, None])[:, 0]
@@ -130,7 +130,7 @@ def _score_gradients(exponentials: Tensor, factor: Tensor, labels: Tensor, scale
                      smoothing: float, words: int) -> None:
     """Exponentials of some words' scores become the scores' gradients.
 
-    Labels count from the first of these words; those of other words have no part here.
+    Labels count from the first of these words; labels of other words are ignored.
     """
     exponentials.mul_(factor[:, None])
     if smoothing:

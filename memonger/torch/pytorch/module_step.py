@@ -56,7 +56,7 @@ def in_eval(module: Any) -> bool:
 
 
 def parameters_of(module: Any) -> List[torch.Tensor]:
-    """What is trained."""
+    """The parameters that are trained."""
     if not isinstance(module, torch.nn.Module):
         return []
     return [p for p in module.parameters() if p.requires_grad]
@@ -126,7 +126,7 @@ def with_batch(inputs: Inputs, batch: int) -> Inputs:
 
 @contextlib.contextmanager
 def seeded(seed: int = 0) -> Iterator[None]:
-    """The same random numbers in each such block; those outside go on as they were."""
+    """A block with a fixed seed, after which random states are what they were."""
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

@@ -21,7 +21,7 @@ from .live_bytes import LiveBytes, tensors_in
 from .module_step import seeded
 from .optimizer_twin import Gradients, StandIns, dense, fake_parameter, small, sparse, twin_of
 
-#: So many first steps tell which one takes the most; RAdam begins with another kind of step.
+#: First steps that are tried to find the one that takes the most: RAdam begins with another kind.
 STEPS = 8
 #: Twins of real tensors have at most so many elements, and take at most so many steps: until what
 #: they hold is the same after so many.
@@ -113,12 +113,12 @@ class _Trial:
         self.granule_bytes = CUDA_GRANULE_BYTES if self.device.type == "cuda" else 1
 
     def without_memory(self) -> OptimizerBytes:
-        """Of fake tensors in the parameters' sizes: exact."""
+        """What fake tensors of the parameters' sizes tell: exact."""
         group_of = {id(p): number for number, group in enumerate(
             self.optimizer.given.param_groups if self.optimizer.given is not None else ())
             for p in group["params"]}
         kinds = {(group_of.get(id(p)), p.shape, p.stride(), p.dtype): p for p in self.trained}
-        # Parameters alike take alike: one of each kind tells which step is the worst.
+        # Equal parameters take equal bytes: one of each kind tells which step is the worst.
         held_bytes, peaks = self._fake_steps(list(kinds.values()), STEPS)
         if len(kinds) < len(self.trained):
             worst = 1 + peaks.index(max(peaks))
@@ -134,7 +134,7 @@ class _Trial:
                            lambda held: len(held) == steps)
 
     def with_memory(self, gradients: Gradients) -> OptimizerBytes:
-        """Of small real tensors; scaled where the parameters are larger."""
+        """What small real tensors tell, scaled to larger parameters."""
         elements = sum(p.numel() for p in self.trained)
         stand_ins = {id(p): small(p, self.devices.get(id(p), self.device),
                                   Fraction(min(_SMALL_ELEMENTS, elements), elements))

@@ -89,7 +89,7 @@ class PlainStep(LiveBytes):
         return [self._number[key] for key in keys if key in self._number]
 
     def sum_in_place(self) -> Dict[int, int]:
-        """Say of sums of gradients that they lie in the memory of an operand that ends with them.
+        """Place sums of gradients in the memory of an operand whose last use they are.
 
         There autograd adds them up, except into views, and where a context like this one sees
         each operator. The storages that are none then, with those that have their place.
@@ -110,7 +110,7 @@ class PlainStep(LiveBytes):
 
     @contextlib.contextmanager
     def watching(self, module: torch.nn.Module) -> Iterator[None]:
-        """In the block calls of the module and of its parts are noted."""
+        """Note calls of the module and of its parts in the block."""
         handles = []
         for path, part in module.named_modules():
             handles += [part.register_forward_pre_hook(partial(self._enter, path), prepend=True),

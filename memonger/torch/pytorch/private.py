@@ -56,7 +56,7 @@ def run_aot(module: fx.GraphModule, inputs: Sequence[Any], compiler: Callable[..
 
 
 def boxed(function: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
-    """The function, said to take one list of arguments: AOTAutograd looks at the function itself.
+    """The function, marked for AOTAutograd as one that takes a list of arguments.
     """
     function._boxed_call = True  # type: ignore[attr-defined]
     return function

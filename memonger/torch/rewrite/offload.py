@@ -44,7 +44,7 @@ def with_laid(captured: Captured, laid: Offloading, value_nodes: Mapping[int, fx
 
 def written_copy(graph: fx.Graph, kind: str, read: List[fx.Node], value: fx.Node,
                  in_backward: bool, device: str, moved: bool) -> fx.Node:
-    """The node of an op of a move, which reads what ``read`` says.
+    """A new node for an op of a move, which reads ``read``.
 
     ``value``: the node of the joint graph whose value it is about. ``moved``: it was fetched.
     """

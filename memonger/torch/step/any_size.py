@@ -1,4 +1,4 @@
-"""A compiled graph with symbols for sizes: every call within the budget, by as few plans as can be.
+"""A compiled graph with symbols for sizes: every call in the budget, by as few plans as possible.
 
 PyTorch compiles a graph for the sizes of one call and, from the second sizes on, with symbols: the
 code then runs any size, and its plan is for one. A call with sizes that are new is checked before
@@ -70,7 +70,7 @@ class AnySize:
         return code
 
     def _code(self, key: Tuple[int, ...], arguments: Sequence[Any]) -> Code:
-        """What keeps the budget at sizes that were not met before.
+        """Code that keeps the budget at new sizes.
 
         Raises InfeasibleBudget where no plan does.
         """

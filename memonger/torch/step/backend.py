@@ -180,7 +180,7 @@ class Backend(Compilation):
         return PlannedGraph(captured, make_plan(captured, request))
 
     def _fix_budget(self, budget_bytes: Optional[int]) -> None:
-        """A share means these bytes from then on: it is of the first step."""
+        """From now on a share means these bytes, which are its share of the first step."""
         if not self.only_plan and budget_share(self.request.budget) is not None:
             self.request = replace(self.request, budget=budget_bytes)
 

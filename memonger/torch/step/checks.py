@@ -48,7 +48,7 @@ def fits(compilation: Compilation, code: Code, values: Values, arguments: Sequen
 def check_inference(compilation: Compilation, code: Code, arguments: Sequence[Any]) -> None:
     """Raise InfeasibleBudget where code that takes no gradients takes more than the budget.
 
-    Of a budget that is a share of a step which is not known, users are warned.
+    Warns where the budget is a share of a step that is not known yet.
     """
     budget_bytes = compilation.budget_bytes
     if budget_bytes is None:

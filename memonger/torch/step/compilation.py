@@ -46,7 +46,7 @@ class Code:
     conditions: Sequence[Any] = ()
 
     def is_known_to_fit(self, values: Values) -> bool:
-        """Whether it was measured with sizes none of which is smaller."""
+        """Whether it was measured with sizes at least as large."""
         return any(all(values[symbol] <= most for symbol, most in sizes.items())
                    for sizes in self.measured)
 
@@ -121,12 +121,12 @@ class Compilation:
         return None if budget is None or is_of_step(budget) else parse_budget(budget, 0)
 
     def measure(self, joint: fx.GraphModule, arguments: Sequence[Any], device: str = "") -> None:
-        """Learn what each op takes that is not known at the sizes in force.
+        """Measure what ops take of which that is not known at the sizes in force.
 
-        ``device``: for which it is stored, if it is.
+        ``device``: the one that it is stored for; "": it is not stored.
         """
         found = measured_bytes(joint, self.known_bytes, arguments)
         self.known_bytes.update(found)
         if found and device:
-            with contextlib.suppress(OSError, MemongerError):  # it is but measured again
+            with contextlib.suppress(OSError, MemongerError):  # then it is measured again
                 keep(Profile(device, temporary_bytes=found))

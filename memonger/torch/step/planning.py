@@ -69,7 +69,7 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
 
 
 def _price(request: Request, plan: Plan) -> float:
-    """What a request wants little of."""
+    """What a request minimizes."""
     return plan.total_bytes if request.budget is None else plan.overhead
 
 

@@ -13,7 +13,7 @@ from ..pytorch.allocations import peak_bytes
 def inference_bytes(call: Callable[..., Any], inputs: Sequence[Any]) -> int:
     """The most that one run of ``call`` allocates, which takes no gradient.
 
-    Inputs and random states are afterwards what they were.
+    Inputs and random states are restored.
     """
     tensors = [i for i in inputs if isinstance(i, torch.Tensor)]
     device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
@@ -38,11 +38,11 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
                 written: Sequence[int]) -> Optional[int]:
     """The most that one step of ``call`` allocates; None where it cannot be tried.
 
-    All of the device where that is not enough. The gradients of the outputs exist before the step,
-    as plans count them.
+    The memory of the whole device where it is not enough. The gradients of the outputs exist
+    before the step, as plans count them.
 
     ``inputs``: of the compiled graph, in order; ``written``: those into whose memory it writes.
-    Inputs, gradients and random states are afterwards what they were.
+    Inputs, gradients and random states are restored.
     """
     tensors = [i for i in inputs if isinstance(i, torch.Tensor)]
     device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
