@@ -209,8 +209,7 @@ def measure(args: argparse.Namespace) -> int:
         return EXIT_OK
     planned = calls.measure(calls.compile(model.module, plan=made), model.inputs, args.steps)
     if args.output:
-        made.with_measured({**planned.to_dict(), "original": original.to_dict(),
-                            "overhead": planned.step_s / original.step_s - 1}).save(args.output)
+        made.with_measured(replace(planned, original=original).to_dict()).save(args.output)
     answer(args, {"original": original.to_dict(), "planned": planned.to_dict()},
            lambda: measurement_table(planned, original, made, "allocator"))
     return EXIT_OK

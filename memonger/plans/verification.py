@@ -45,6 +45,8 @@ class Verification:
     judge: str = ""
     #: The same comparison with both networks in float64; empty where not needed or impossible.
     in_double: Tuple[Difference, ...] = ()
+    #: From the network as the framework runs it otherwise; empty where it has one way.
+    beside: Tuple[Difference, ...] = ()
     #: Casts of mixed precision that the original has and the planned network has not, by kind.
     lost_casts: Mapping[str, int] = field(default_factory=dict)
     #: The original against itself with another number of threads; empty unless asked for.
@@ -70,14 +72,15 @@ class Verification:
     @property
     def wrong(self) -> Optional[Difference]:
         """The first tensor that differs by more than rounding explains."""
-        return next((d for d in self.differences + self.in_double if not d.ok), None)
+        every = self.differences + self.in_double + self.beside
+        return next((d for d in every if not d.ok), None)
 
     def __bool__(self) -> bool:
         return self.ok
 
     def check(self) -> Verification:
         """Raise VerificationError unless ``ok``; names the first tensor that differs."""
-        advice = "Do not train with this plan; please report it with the symbol file"
+        advice = "Do not train with this plan; please report it with the network"
         d = self.wrong or self.worst
         if self.lost_casts:
             raise VerificationError("the planned network lacks %s of the original. %s" % (

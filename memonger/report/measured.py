@@ -1,8 +1,9 @@
 """What was measured as text, beside what was predicted where they are far apart."""
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
+from ..plans.measurement import Measurement
 from ..plans.plan import Plan
 from ..util.units import format_bytes
 from .formatting import counted, format_extra, format_time, is_profile, table
@@ -13,35 +14,14 @@ _OF_MXNET_BYTES = 100 << 20
 _FAR_ABOVE = 1.5
 
 
-class Measured(Protocol):
-    """Training steps that ran; both frontends have such a record."""
-
-    @property
-    def allocated_bytes(self) -> int:
-        ...
-
-    @property
-    def step_s(self) -> float:
-        """Median of :attr:`steps_s`."""
-        ...
-
-    @property
-    def steps_s(self) -> Sequence[float]:
-        ...
-
-    @property
-    def device(self) -> str:
-        ...
-
-
-def measurement_table(measured: Measured, original: Optional[Measured] = None,
+def measurement_table(measured: Measurement, original: Optional[Measurement] = None,
                       predicted: Optional[Plan] = None, holder: str = "process") -> str:
     """Bytes and median step times, and what is far from its prediction.
 
     Parameters
     ----------
-    measured : Measured
-    original : Measured, optional
+    measured : Measurement
+    original : Measurement, optional
         The network without the plan.
     predicted : Plan, optional
         The plan that was measured.
@@ -63,7 +43,7 @@ def measurement_table(measured: Measured, original: Optional[Measured] = None,
     return "\n".join(lines)
 
 
-def _far_off(measured: Measured, original: Optional[Measured], plan: Plan,
+def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
              holder: str) -> List[str]:
     """Sentences about what takes far more than was predicted, or more than the budget."""
     pairs: List[Tuple[str, Any, int]] = [("the " + holder, measured, plan.total_bytes)]
@@ -87,7 +67,7 @@ def _far_off(measured: Measured, original: Optional[Measured], plan: Plan,
     return lines
 
 
-def _reason(plan: Plan, measured: Measured, holder: str) -> str:
+def _reason(plan: Plan, measured: Measurement, holder: str) -> str:
     """Why a step may take far more than was predicted."""
     if plan.graph.pools == "cached_op":
         return "the steps ran in an executor, which takes more than a Gluon block"
@@ -100,7 +80,7 @@ def _reason(plan: Plan, measured: Measured, holder: str) -> str:
     return "please report this network"
 
 
-def _row(label: str, measured: Measured, extra: str) -> List[str]:
+def _row(label: str, measured: Measurement, extra: str) -> List[str]:
     return [label, format_bytes(measured.allocated_bytes), format_time(measured.step_s),
             extra, format_time(min(measured.steps_s)), format_time(max(measured.steps_s))]
 

@@ -257,6 +257,8 @@ def verification_table(verification: Verification) -> str:
     if verification.identical and verification.ok:
         return "\n".join([head, *_control_words(verification)])
     rows = [["step", "tensor", "largest difference", "relative", "error", "allowed", ""]]
+    if not all(d.ok for d in verification.beside):
+        differences += verification.beside
     worst = sorted((d for d in differences if not d.identical), key=lambda d: (d.ok, -d.max_rel))
     for d in worst[:10]:
         rows.append([str(d.step), d.tensor, "%.3g" % d.max_abs, "%.3g" % d.max_rel,

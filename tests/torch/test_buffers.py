@@ -229,7 +229,7 @@ def test_verify_finds_that_code_reads_what_it_has_written(monkeypatch):
     x = rows(8, 8)
     found = mt.verify(mt.compile(module), module, x)
     assert found.identical and not found.ok and found.beside_module
-    with pytest.raises(VerificationError, match="do not train with this plan"):
+    with pytest.raises(VerificationError, match="Do not train with this plan"):
         found.check()
     assert "NOT the same network" in str(found)
 

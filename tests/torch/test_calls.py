@@ -10,6 +10,7 @@ from torch_nets import Convolutions, images
 
 import memonger.torch as mt
 from memonger.errors import InputError, UnknownOpError, VerificationError
+from memonger.plans.verification import Difference
 from memonger.report import progress
 
 
@@ -38,9 +39,9 @@ def test_verify_finds_a_difference():
     step = mt.compile(module, "70%", "eager")
     found = mt.verify(step, module, x)
     worse = mt.Verification((*found.differences[1:],
-                             type(found.differences[0])(0, "loss", 0.5, 0.25)), 2, 0.0)
+                             Difference(0, "loss", False, 0.5, 0.25, 0.5, 0.0)), 2, 0.0)
     assert not worse.ok
-    with pytest.raises(VerificationError, match="loss after step 0 by 0.5 .0.25 of its"):
+    with pytest.raises(VerificationError, match="step 0: loss differs by 0.5 .0.25 of its"):
         worse.check()
 
 

@@ -12,6 +12,7 @@ from torch_nets import same, sentences, trained
 import memonger.torch as mt
 from memonger import load_plan
 from memonger.errors import InputError, VerificationError
+from memonger.plans.verification import Difference
 from memonger.torch.pytorch import loss_layer
 from memonger.torch.rewrite import loss_layers as variants
 
@@ -187,7 +188,7 @@ def test_a_larger_difference_is_no_rounding():
     module, x = Words(flat()), sentences(16, 20, WORDS)
     step = mt.compile(module, "70%", "eager", variants="all", time_limit=1)
     found = mt.verify(step, module, x)
-    worse = mt.Verification((type(found.differences[0])(0, "loss", 0.5, 0.25),), 1, found.tolerance)
+    worse = mt.Verification((Difference(0, "loss", False, 0.5, 0.25, 0.5, found.tolerance),), 1)
     with pytest.raises(VerificationError):
         worse.check()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List
 
 import torch
 
+from ...plans import measurement
 from ...util.errors import InputError
 from ...util.units import format_bytes
 from ..pytorch import private_ops
@@ -15,32 +16,25 @@ from ..pytorch.allocations import device_name, peak_bytes
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One or more training steps, measured."""
+class Measurement(measurement.Measurement):
+    """Training steps, measured; ``allocated_bytes`` are those at the worst moment of a step."""
 
-    #: The most that the step allocated beside what existed before it.
-    peak_bytes: int
-    #: What existed before: parameters, buffers, inputs.
-    before_bytes: int
-    step_s: float
-    steps_s: Tuple[float, ...]
-    device: str
+    #: What existed before the step: parameters, buffers, inputs.
+    before_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
         """The step at its worst moment, with what existed before."""
-        return self.peak_bytes + self.before_bytes
+        return self.allocated_bytes
 
     @property
-    def allocated_bytes(self) -> int:
-        """The same, by the name that measurements of both frontends have."""
-        return self.total_bytes
+    def peak_bytes(self) -> int:
+        """The most that the step allocated beside what existed before it."""
+        return self.allocated_bytes - self.before_bytes
 
     def to_dict(self) -> Dict[str, Any]:
         """All numbers, fit for JSON."""
-        return {"allocated_bytes": self.total_bytes, "peak_bytes": self.peak_bytes,
-                "before_bytes": self.before_bytes, "step_s": self.step_s,
-                "steps_s": list(self.steps_s), "device": self.device}
+        return {**super().to_dict(), "peak_bytes": self.peak_bytes}
 
     def __str__(self) -> str:
         return "measured on %s: %s in total, %s of it in the step, %.2f ms a step (of %d)" % (
@@ -98,5 +92,5 @@ def measure_step(step: Callable[[], Any], parameters: List[torch.Tensor], device
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         times.append(time.perf_counter() - started_s)
-    return Measurement(most, before_bytes, statistics.median(times), tuple(times),
-                       device_name(device))
+    return Measurement(most + before_bytes, statistics.median(times), tuple(times),
+                       device_name(device), before_bytes=before_bytes)

@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import torch
 
+from ...plans import verification as plans
+from ...plans.verification import Difference
 from ...util.errors import InputError, VerificationError
 from ..pytorch import private_ops
 from ..pytorch.module_step import arguments
@@ -31,36 +33,14 @@ class Others(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Difference:
-    """One tensor after one step."""
+class Verification(plans.Verification):
+    """What :func:`memonger.torch.verify` found.
 
-    step: int
-    tensor: str
-    max_abs: float
-    #: Of the tensor's largest value, or of a hundredth of the step's largest gradient where that is
-    #: more: gradients far below others, as of a bias before a BatchNorm, are rounding alone.
-    max_rel: float
+    ``differences`` are from the same mode without a plan. Bits must be equal on a CPU with the same
+    operators in eager mode; else rounding of the share ``tolerance`` may differ, as kernels of a
+    GPU may add in another order each time, and Inductor's where they are made of other operators.
+    """
 
-    @property
-    def identical(self) -> bool:
-        """Bit for bit."""
-        return self.max_abs == 0.0
-
-
-@dataclass(frozen=True)
-class Verification:
-    """What :func:`memonger.torch.verify` found."""
-
-    #: From the same mode without a plan.
-    differences: Tuple[Difference, ...]
-    steps: int
-    #: Bits must be equal (on a CPU, with the same operators in eager mode); else rounding of this
-    #: share may differ, as kernels of a GPU may add in another order each time, and Inductor's add
-    #: in another order where they are made of other operators.
-    tolerance: float
-    #: From the module by itself, within rounding of the share ``rounding``.
-    beside: Tuple[Difference, ...] = ()
-    rounding: float = 1e-3
     #: Where the module draws other random numbers by itself than in this mode, ``beside`` is from
     #: the same mode with all values kept, and this is False.
     beside_module: bool = True
@@ -68,46 +48,20 @@ class Verification:
     stopped: str = ""
 
     @property
-    def identical(self) -> bool:
-        """Whether all tensors are those of the mode without a plan, bit for bit."""
-        return all(d.identical for d in self.differences)
-
-    @property
     def ok(self) -> bool:
         """Whether planned training ends, and all differences are within rounding."""
-        return self._worst is None and not self.stopped
+        return super().ok and not self.stopped
 
-    @property
-    def _worst(self) -> Optional[Difference]:
-        """The largest difference that is more than rounding."""
-        wrong = [d for differences, allowed in (
-            (self.differences, self.tolerance), (self.beside, self.rounding))
-            for d in differences if not d.max_rel <= allowed]  # NaN is wrong
-        return max(wrong, key=lambda d: d.max_rel) if wrong else None
-
-    def check(self) -> None:
+    def check(self) -> plans.Verification:
         """Raise VerificationError unless :attr:`ok`."""
         if self.stopped:
             raise VerificationError(str(self))
-        worst = self._worst
-        if worst is not None:
-            raise VerificationError(
-                "planned and unplanned training differ: %s after step %d by %.3g (%.3g of its "
-                "largest value, or of a hundredth of the largest gradient); do not train with this "
-                "plan" % (worst.tensor, worst.step, worst.max_abs, worst.max_rel),
-                worst.tensor, worst.max_abs, worst.max_rel)
+        return super().check()
 
     def __str__(self) -> str:
-        if self.stopped:
-            return "NOT the same network, do not train with this plan: planned training stops " \
-                "where the module by itself trains: %s" % self.stopped
-        same = sum(d.identical for d in self.differences)
-        worst = max((d.max_rel for d in (
-            self.differences if self.ok else self.differences + self.beside)), default=0.0)
-        return "%s (%d of %d tensors of %d steps identical, bit for bit%s)" % (
-            "Same network" if self.ok else "NOT the same network, do not train with this plan: "
-            "the differences are more than rounding", same, len(self.differences), self.steps,
-            "" if self.identical and self.ok else "; the worst is off by %.2g" % worst)
+        return super().__str__() if not self.stopped else \
+            "NOT the same network, do not train with this plan: planned training stops where the " \
+            "module by itself trains: %s" % self.stopped
 
 
 def compared(planned: Any, original: Any, others: Others, inputs: Any, steps: int,
@@ -139,15 +93,22 @@ def compared(planned: Any, original: Any, others: Others, inputs: Any, steps: in
     half = any(value.dtype in (torch.float16, torch.bfloat16) for _, _, value in numbers)
     rounding = 3e-2 if half else 1e-3
     apart = _ALONE * rounding if half else rounding
-    beside, is_module = _differences(numbers, trained(others.module(original))), True
-    if draws() and any(d.max_rel > apart for d in beside):
-        beside, is_module = _differences(numbers, trained(others.kept(original))), False
-    return Verification(tuple(_differences(numbers, unplanned)), steps,
-                        0.0 if exact else rounding, tuple(beside), apart, is_module)
+    beside, is_module = _differences(numbers, trained(others.module(original)), apart), True
+    if draws() and not all(d.ok for d in beside):
+        beside, is_module = _differences(numbers, trained(others.kept(original)), apart), False
+    tolerance = 0.0 if exact else rounding
+    return Verification(_differences(numbers, unplanned, tolerance), steps, tolerance,
+                        beside=beside, beside_module=is_module)
 
 
-def _differences(found: List[_Number], wanted: List[_Number]) -> List[Difference]:
-    """How far each number is off."""
+def _differences(found: List[_Number], wanted: List[_Number],
+                 tolerance: float) -> Tuple[Difference, ...]:
+    """How far each number is off.
+
+    That is a share of the tensor's largest value, or of a hundredth of the step's largest gradient
+    where that is more: gradients far below others, as of a bias before a BatchNorm, are rounding
+    alone.
+    """
     if [(name, value.shape) for _, name, value in found] != \
             [(name, value.shape) for _, name, value in wanted]:
         raise InputError("the module is not the one that was compiled: their parameters differ")
@@ -158,9 +119,10 @@ def _differences(found: List[_Number], wanted: List[_Number]) -> List[Difference
     differences = []
     for (step, name, a), (_, _, b) in zip(found, wanted):
         off = 0.0 if _is_same(a, b) else _largest(_wide(a) - _wide(b))
-        differences.append(Difference(step, name, off, off and off / (
-            max(_largest(b), least.get(step, 0.0)) or 1.0)))
-    return differences
+        scale = max(_largest(b), least.get(step, 0.0)) or 1.0
+        differences.append(Difference(step, name, off == 0.0, off, off / scale, off,
+                                      tolerance * scale))
+    return tuple(differences)
 
 
 def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
