@@ -17,7 +17,8 @@ _ROOT = str(Path(__file__).resolve().parents[2])
 
 
 def ask_module(module: str, request: Any,
-               environment: Optional[Mapping[str, str]] = None) -> Any:
+               environment: Optional[Mapping[str, str]] = None,
+               timeout_s: Optional[float] = None) -> Any:
     """The answer of a module of this package, run in a process of its own, to a request.
 
     Both are JSON: the request on standard input, the answer in the last line of the output. The
@@ -25,13 +26,16 @@ def ask_module(module: str, request: Any,
 
     ``module``: its full name, as after ``python -m``.
     ``environment``: variables to set, besides those of this process.
-    Raises MemongerError, with the last words of the process, if it fails.
+    Raises MemongerError, with the last words of the process, if it fails or takes longer.
     """
     start = "import runpy, sys; sys.path[:] = %r; runpy.run_module(%r, None, '__main__', True)"
-    child = subprocess.run(
-        [sys.executable, "-c", start % (_import_path(), module)], input=json.dumps(request),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-        env={**os.environ, **(environment or {})})
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", start % (_import_path(), module)], input=json.dumps(request),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
+            env={**os.environ, **(environment or {})}, timeout=timeout_s)
+    except subprocess.TimeoutExpired as late:
+        raise MemongerError("it took more than %g s" % late.timeout) from None
     lines, said = child.stdout.strip().splitlines(), child.stderr.strip().splitlines()
     if child.returncode or not lines:
         logging.getLogger("memonger").info("the process said:\n%s", child.stderr)

@@ -60,7 +60,7 @@ def test_graphs_need_no_mxnet_and_networks_say_what_they_need(graph, without, ca
         assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("table", ["torch", "torch-gpu"])
+@pytest.mark.parametrize("table", ["torch", "torch-gpu", "torch-models"])
 def test_tables_of_pytorch_say_what_they_need(table, without, capsys):
     without("torch")
     assert main([table]) == 1

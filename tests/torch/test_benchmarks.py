@@ -1,6 +1,7 @@
 """The benchmarks' count agrees with the plans', on small networks."""
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from functools import partial
@@ -13,6 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.torch import count, gpu, measured, methods, nets, plans, published  # noqa: E402
+from benchmarks.torch_models import table, training  # noqa: E402
+from memonger.errors import MemongerError  # noqa: E402
 from memonger.torch.calls.tracing import traced  # noqa: E402
 from memonger.torch.pytorch.sizes import tensor_bytes, tensors  # noqa: E402
 from memonger.torch.rewrite.apply import split  # noqa: E402
@@ -119,3 +122,30 @@ def test_published_rows_stand_beside_measured_ones():
     for net, batch, mode, _, system, _ in asked:
         assert published.least(system, net).batch == batch
         assert (net, batch, mode, "unplanned") in [row[:4] for row in gpu.ROWS]
+
+
+def test_models_of_other_packages_are_trained_once(tmp_path, monkeypatch, capsys):
+    """What is in the file of results is not run again; one without an answer is a row, too."""
+    asked = []
+
+    def ask(module, request, environment, timeout_s):
+        asked.append(request["model"])
+        if request["model"] == "detr":
+            raise MemongerError("it took more than 1 s")
+        return {"apart": 0.0, "kept": 1.0, "share": 0.7, "extra": 0.05, "compile_s": 2.0,
+                "planning_s": 1.0, "plain_compile_s": 1.0}
+    monkeypatch.setattr(table, "ask_module", ask)
+    for names in (["gpt2"], ["gpt2", "detr"]):
+        parser = argparse.ArgumentParser()
+        table.add_arguments(parser)
+        code = table.main(parser.parse_args([*names, "--results", str(tmp_path / "r.jsonl")]))
+    assert asked == ["gpt2", "detr"] and code == 1
+    text = capsys.readouterr().out
+    assert "| gpt2 | yes | the same bits | 1.000 | 70.0 % | +5.0 % | 1.0 s | 2.0 s |" in text
+    assert "no: it took more than 1 s" in text and "1 of 2 train; 1 keep the budget" in text
+
+
+def test_a_model_of_another_package_trains_in_its_budget():
+    pytest.importorskip("transformers")
+    found = training.train({"model": "gpt2", "mode": "eager", "share": 0.8})
+    assert found["apart"] == 0 and found["kept"] <= 1 and "infeasible" not in found

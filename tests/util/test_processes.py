@@ -27,3 +27,10 @@ def test_the_last_words_of_a_child_are_told(tmp_path, monkeypatch, code, words):
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(MemongerError, match=words):
         ask_module("dying", {})
+
+
+def test_a_child_that_takes_too_long_is_ended(tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(MemongerError, match="more than 0.5 s"):
+        ask_module("slow", {}, timeout_s=0.5)

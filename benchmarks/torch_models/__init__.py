@@ -1,0 +1,1 @@
+"""``python -m benchmarks torch-models``: models of other packages under a budget."""
