@@ -79,29 +79,35 @@ class Plan:
     #: What the step takes with the plan, and without one on the framework as it comes.
     planned: Footprint
     unplanned: Footprint
+
+    # ------------------------------------------------------------------ what was asked for
     budget_bytes: Optional[int] = None
-    #: Smallest overhead that any plan of the class can have at this budget.
-    bound: float = 0.0
-    #: No plan of the class has a smaller total (a proven bound); None when not computed.
-    minimum_total_bytes: Optional[int] = None
+    #: For the record: keyword arguments of ``memonger.plan``.
+    options: Mapping[str, Any] = field(default_factory=dict)
     #: Where the op times come from: "roofline: cpu", "profile: <device>", "units",
     #: ``UNIT_TIMES``.
     costs: str = "units"
     #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
     #: bytes).
     storage: str = "best"
+
+    # ------------------------------------------------------------------ what was found
+    #: Smallest overhead that any plan of the class can have at this budget.
+    bound: float = 0.0
+    #: No plan of the class has a smaller total (a proven bound); None when not computed.
+    minimum_total_bytes: Optional[int] = None
     #: The method proved :attr:`bound` itself. Not part of plan files.
     bounded: bool = field(default=False, repr=False, compare=False)
-    #: What was asked for, for the record: keyword arguments of ``memonger.plan``.
-    options: Mapping[str, Any] = field(default_factory=dict)
     #: Remarks of the method and of the caller, a sentence each.
     notes: Tuple[str, ...] = ()
-    #: What the frontend keeps of the network.
-    record: Record = field(default_factory=Record, repr=False)
     #: Seconds the planning took; not saved, so that plan files are reproducible.
     planning_s: float = field(default=0.0, compare=False)
     #: Measured by ``memonger.measure``, when the user ran it; see :mod:`.measurement`.
     measured: Optional[Mapping[str, Any]] = None
+
+    # ------------------------------------------------------------------ where it comes from
+    #: What the frontend keeps of the network.
+    record: Record = field(default_factory=Record, repr=False)
     #: Read from a file; see ``unchecked``.
     from_file: bool = field(default=False, compare=False)
 

@@ -8,7 +8,7 @@ import re
 import shlex
 from dataclasses import replace
 from html import escape
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 from ..graph.types import Graph
 from ..plans.plan import Plan
@@ -128,11 +128,15 @@ def _measured(plan: Plan) -> Tuple[str, str]:
 
 
 def _summary(facts: Facts) -> str:
-    rows = summary_rows(facts)
-    head = "".join("<th>%s</th>" % escape(cell) for cell in rows[0])
-    body = "".join("<tr>%s</tr>" % "".join("<td>%s</td>" % escape(cell) for cell in row)
-                   for row in rows[1:])
-    return '<table class="summary"><tr>%s</tr>%s</table>' % (head, body)
+    head, *rows = summary_rows(facts)
+    return '<table class="summary">%s</table>' % _rows(head, rows)
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Rows of a table below its head."""
+    return "".join("<tr>%s</tr>" % "".join(
+        "<%s>%s</%s>" % (tag, escape(cell), tag) for cell in cells)
+        for tag, cells in [("th", head), *(("td", row) for row in rows)])
 
 
 def _diagram(plan: Plan) -> str:
@@ -156,18 +160,17 @@ def _peaks(facts: Facts, count: int = 10) -> str:
     parts = []
     for title, line in (("unplanned", facts.baseline_timeline), ("with this plan", facts.timeline)):
         alive, x = line.at_peak, across(line)
-        rows = ["<tr><td>%s</td><td>%s</td><td>%s</td><td>%s to %s</td></tr>" % (
-            escape(block.tensor), units.size(block.bytes), block.category,
-            _place(x[block.start]), _place(x[min(block.end, len(line) - 1)]))
+        rows = [(block.tensor, units.size(block.bytes), block.category, "%s to %s" % (
+            _place(x[block.start]), _place(x[min(block.end, len(line) - 1)])))
             for block in alive[:count]]
         if alive[count:]:
-            rows.append("<tr><td>%d smaller</td><td>%s</td><td></td><td></td></tr>" % (
-                len(alive) - count, units.size(sum(p.bytes for p in alive[count:]))))
+            rows.append(("%d smaller" % (len(alive) - count),
+                         units.size(sum(p.bytes for p in alive[count:])), "", ""))
         where = "at step %s, %s" % (_place(x[line.peak_step]), line.names[line.peak_step]) \
             if line.peak_step >= 0 else "nothing is alive"
-        parts.append("<div><h3>%s: %s %s</h3><table><tr><th>tensor</th><th>size</th><th>kind</th>"
-                     "<th>steps</th></tr>%s</table></div>" % (
-                         title, units.size(line.peak_live_bytes), escape(where), "".join(rows)))
+        parts.append("<div><h3>%s: %s %s</h3><table>%s</table></div>" % (
+            title, units.size(line.peak_live_bytes), escape(where),
+            _rows(("tensor", "size", "kind", "steps"), rows)))
     return "".join(parts)
 
 
