@@ -36,7 +36,8 @@ def row(name: str, found: Dict[str, Any]) -> List[str]:
     if apart and found.get("beside_plain_compile"):
         words += " (plain compile: %.0e)" % found["beside_plain_compile"]
     return [name, "yes", words, "%.3f" % found["kept"],
-            format_percent(found["share"]) + (", the least" if found.get("infeasible") else ""),
+            format_percent(found["of_unplanned"])
+            + (", the least" if found.get("infeasible") else ""),
             format_extra(found["extra"]), "%.1f s" % found["plain_compile_s"]
             if "plain_compile_s" in found else "fails", "%.1f s" % found["compile_s"],
             "%.1f s" % found["planning_s"]]
@@ -60,6 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "default 0.7 in eager mode and 0.8 under Inductor")
     parser.add_argument("--limit", type=float, default=300.0, metavar="SECONDS",
                         help="time for each model")
+    parser.add_argument("--time-limit", type=float, default=3.0, metavar="SECONDS",
+                        help="work for each plan; default %(default)s")
     parser.add_argument("--total", type=float, default=0.0, metavar="SECONDS",
                         help="begin no further model after so long")
     parser.add_argument("--results", default="torch-models.jsonl", metavar="FILE",
@@ -80,7 +83,8 @@ def main(args: argparse.Namespace) -> int:
     for name in args.models or NAMES:
         if name in results or args.total and time.monotonic() - started_s > args.total:
             continue
-        request = {"model": name, "mode": args.mode, "share": share}
+        request = {"model": name, "mode": args.mode, "share": share,
+                   "time_limit": args.time_limit}
         try:
             found = ask_module("benchmarks.torch_models.training", request, {
                 "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "KINETO_LOG_LEVEL": "99"},

@@ -93,7 +93,7 @@ def train(request: Dict[str, Any]) -> Dict[str, Any]:
     budget: Any = "%g%%" % (100 * share)
 
     def planned(budget: Any) -> Any:
-        return timed(lambda m: mt.compile(m, budget, mode, time_limit=3))
+        return timed(lambda m: mt.compile(m, budget, mode, time_limit=request["time_limit"]))
     try:
         call, module, found["compile_s"] = planned(budget)
     except InfeasibleBudget as error:
@@ -104,7 +104,7 @@ def train(request: Dict[str, Any]) -> Dict[str, Any]:
     found.update(
         apart=_apart(steps.numbers(call, module), plain), graphs=len(plans),
         planning_s=sum(p.planning_s for p in plans), extra=max(p.overhead for p in plans),
-        share=plans[0].total_bytes / plans[0].baseline_total_bytes,
+        of_unplanned=plans[0].total_bytes / plans[0].baseline_total_bytes,
         kept=taken / (plans[0].budget_bytes or taken))
     return found
 
