@@ -16,6 +16,9 @@ _BATCH_NORM = torch.ops.aten._native_batch_norm_legit_functional.default
 #: The same normalization by the batch's own statistics, for runs after the first.
 _BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
 
+#: One that chooses what serves it, as :mod:`..rewrite.batch_norm` says.
+_CHOSEN = torch.ops.aten._batch_norm_with_update_functional.default
+
 
 def repeat_reason(node: fx.Node) -> str:
     """Why a forward node must not run again; "" where it may."""
@@ -48,7 +51,7 @@ def _drops_nothing(node: fx.Node) -> bool:
 
 def first_results(node: fx.Node) -> Sequence[int]:
     """Results that only the first run has: the new running statistics of BatchNorm."""
-    return (3, 4) if _moves_statistics(node) else ()
+    return () if not _moves_statistics(node) else (4, 5) if node.target is _CHOSEN else (3, 4)
 
 
 def first_operands(node: fx.Node) -> Sequence[fx.Node]:
@@ -58,11 +61,15 @@ def first_operands(node: fx.Node) -> Sequence[fx.Node]:
 
 def run_again(made: fx.Node) -> None:
     """Turn a node into one for runs after the first."""
-    if _moves_statistics(made):
+    if made.target is _CHOSEN:  # which must have some, whatever they are
+        data, weight, bias, _, _, momentum, epsilon = made.args
+        made.args = (data, weight, bias, weight, bias, momentum, epsilon)
+    elif _moves_statistics(made):
         data, weight, bias, _, _, training, momentum, epsilon = made.args
         made.target = _BATCH_NORM_AGAIN
         made.args = (data, weight, bias, training, momentum, epsilon)
 
 
 def _moves_statistics(node: fx.Node) -> bool:
-    return node.target is _BATCH_NORM and bool(private_ops.named_arguments(node)["training"])
+    return node.target is _CHOSEN or node.target is _BATCH_NORM and bool(
+        private_ops.named_arguments(node)["training"])

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import traceback
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Sequence, Set
 
 import torch
 import torch.fx as fx
@@ -172,10 +173,19 @@ def whole_graphs() -> Any:
     layers and at messages to the user, which are left out. There may be as many compilations as
     there are sizes, and modules of one class.
     """
-    config = torch._dynamo.config
-    return config.patch(optimize_ddp=False, allow_rnn=True, ignore_logging_functions={
-        *config.ignore_logging_functions, *_messages()}, recompile_limit=_MANY,
-        accumulated_recompile_limit=_MANY)
+    return _patch(frozenset(torch._dynamo.config.ignore_logging_functions),
+                  len(vars(logging.Logger)))
+
+
+@functools.lru_cache(maxsize=None)
+def _patch(ignored: FrozenSet[Any], _: int) -> Any:
+    """The context, made once, as each call of a compiled module is in it.
+
+    ``ignored``: functions that the user leaves out; ``_``: how many a logger has.
+    """
+    return torch._dynamo.config.patch(
+        optimize_ddp=False, allow_rnn=True, ignore_logging_functions={*ignored, *_messages()},
+        recompile_limit=_MANY, accumulated_recompile_limit=_MANY)
 
 
 def _messages() -> Set[Any]:

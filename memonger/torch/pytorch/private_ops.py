@@ -181,6 +181,11 @@ def writes(target: Any) -> bool:
     return is_operator(target) and target._schema.is_mutable
 
 
+def makes_view(target: Any) -> bool:
+    """Whether an operator's results are views of its first operand."""
+    return is_operator(target) and target.is_view
+
+
 def written_arguments(node: fx.Node) -> List[fx.Node]:
     """Nodes into whose values an operator writes."""
     if not writes(node.target):
@@ -246,6 +251,16 @@ def most_buffers_computed_again() -> int:
     """A value of at most so many buffers Inductor computes in each kernel that reads it."""
     from torch._inductor import config
     return config.realize_reads_threshold
+
+
+def cudnn_serves(given: List[Any], epsilon: float) -> bool:
+    """Whether cuDNN serves a BatchNorm with parameters and statistics, all of one type.
+
+    ``given``: data, weight, bias, mean and variance; None for those that it lacks.
+    """
+    return None not in given and len({value.dtype for value in given[1:]}) == 1 and \
+        torch._C._select_batch_norm_backend(*given, True, epsilon) is \
+        torch._C._BatchNormBackend.Cudnn
 
 
 def is_pointwise(node: fx.Node) -> bool:

@@ -7,7 +7,9 @@ draws, bits and bytes. On a GPU one kernel does both, with draws of its own; the
 """
 from __future__ import annotations
 
+import functools
 import operator
+from typing import Any, Callable, Dict
 
 import torch
 import torch.fx as fx
@@ -26,12 +28,20 @@ def _mask(data: torch.Tensor, p: float) -> torch.Tensor:
 
 
 def _dropped(data: torch.Tensor, mask: torch.Tensor, p: float) -> torch.Tensor:
-    scale = torch.tensor(0.0 if p == 1.0 else 1.0 / (1.0 - p), dtype=data.dtype)
-    return data.mul(mask).mul_(scale.item())  # ATen rounds the scale to the data's type
+    return data.mul(mask).mul_(_scale(p, data.dtype))
+
+
+@functools.lru_cache(maxsize=None)
+def _scale(p: float, dtype: torch.dtype) -> float:
+    """ATen rounds it to the data's type."""
+    return torch.tensor(0.0 if p == 1.0 else 1.0 / (1.0 - p), dtype=dtype, device="cpu").item()
 
 
 _library.impl("dropout_mask", _mask, "CPU")
 _library.impl("dropped", _dropped, "CPU")
+#: What runs the operators, without PyTorch's dispatcher.
+KERNELS: Dict[Any, Callable[..., torch.Tensor]] = {
+    torch.ops.memonger.dropout_mask.default: _mask, torch.ops.memonger.dropped.default: _dropped}
 torch.library.register_fake("memonger::dropout_mask", lambda data, p: torch.empty_like(
     data, dtype=torch.bool), lib=_library)
 torch.library.register_fake("memonger::dropped", lambda data, mask, p: data.mul(mask),

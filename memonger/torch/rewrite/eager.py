@@ -1,7 +1,8 @@
-"""Runs an ATen graph node by node with eager kernels, and lets go of each value in time.
+"""Runs an ATen graph with eager kernels, and lets go of each value in time.
 
 What the process then allocates is what the graph says, byte for byte, but for what operators take
-while they run.
+while they run. The graph is written as one Python function: a step of many small kernels is as fast
+as they are called.
 """
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import torch.fx as fx
 
+from ..pytorch import private_calls
 from ..pytorch.private import boxed
+from .dropout import KERNELS
+from .views import fold_views
 
 
 def runner(module: fx.GraphModule, inputs: Sequence[Any] = ()) -> Callable[[List[Any]], Any]:
@@ -23,44 +27,71 @@ def runner(module: fx.GraphModule, inputs: Sequence[Any] = ()) -> Callable[[List
 
 
 class Program:
-    """A graph's nodes, and the values to drop after each.
+    """A graph as a function that drops each value after its last reader.
 
-    A value is dropped after its last reader; an argument that nobody reads, at once.
+    An argument that nobody reads is dropped at once.
     """
 
     def __init__(self, module: fx.GraphModule):
-        last: Dict[fx.Node, fx.Node] = {}
-        nodes = list(module.graph.nodes)
-        for node in nodes:
-            for read in node.all_input_nodes:
-                last[read] = node
-        drops: Dict[fx.Node, List[fx.Node]] = {}
-        for node, user in last.items():
-            drops.setdefault(user, []).append(node)
+        fold_views(module)
         self.module = module
-        self.program = [(node, drops.get(node, ()), node in last) for node in nodes]
+        self._names: Dict[fx.Node, str] = {}
+        self._constants: Dict[str, Any] = {}
+        self._calls = private_calls.Calls()
+        lines = self._lines(list(module.graph.nodes))
+        exec("def function(args):\n    " + "\n    ".join(lines), self._constants)
+        self._function = self._constants.pop("function")
 
     def run(self, args: List[Any]) -> Any:
         """The graph's outputs."""
-        given = list(args)
-        args.clear()
-        given.reverse()
-        values: Dict[fx.Node, Any] = {}
-        for node, drops, is_read in self.program:
-            if node.op == "placeholder":
-                value = given.pop()
-            elif node.op == "output":
-                return fx.node.map_arg(node.args[0], values.__getitem__)
-            elif node.op == "get_attr":
-                value = getattr(self.module, str(node.target))
-            else:
-                operands, options = fx.node.map_arg((node.args, node.kwargs),
-                                                    values.__getitem__)
-                value = node.target(*operands, **options)
-                del operands, options
-            if is_read:
-                values[node] = value
-            del value
-            for dropped in drops:
-                del values[dropped]
+        with private_calls.only_operators():
+            return self._function(args)
+
+    def _lines(self, nodes: List[fx.Node]) -> List[str]:
+        """The function's statements."""
+        self._names = {node: "v%d" % number for number, node in enumerate(nodes)}
+        last = {read: node for node in nodes for read in node.all_input_nodes}
+        drops: Dict[fx.Node, List[fx.Node]] = {}
+        for node, user in last.items():
+            drops.setdefault(user, []).append(node)
+        given = [self._names[node] for node in nodes if node.op == "placeholder"]
+        lines = ["[%s] = args" % ", ".join(given), "args.clear()"]
+        for node in nodes:
+            if node.op == "output":
+                return [*lines, "return " + self._written(node.args[0])]
+            if node.op != "placeholder":
+                lines.append("%s = %s" % (self._names[node], self._value(node)))
+            dropped = drops.get(node, []) + ([] if node in last else [node])
+            if dropped:
+                lines.append("del " + ", ".join(map(self._names.__getitem__, dropped)))
         raise AssertionError("a graph ends with its output")
+
+    def _value(self, node: fx.Node) -> str:
+        """The expression of a node."""
+        if node.op == "get_attr":
+            return self._constant(getattr(self.module, str(node.target)))
+        target = KERNELS.get(node.target) or self._calls.fastest(node)
+        operands = [*map(self._written, node.args),
+                    *("%s=%s" % (key, self._written(value)) for key, value in node.kwargs.items())]
+        return "%s(%s)" % (self._constant(target), ", ".join(operands))
+
+    def _written(self, value: Any) -> str:
+        """The expression of an operand."""
+        if isinstance(value, fx.Node):
+            return self._names[value]
+        if isinstance(value, list):
+            return "[%s]" % ", ".join(map(self._written, value))
+        if isinstance(value, tuple):
+            return "(%s)" % "".join(self._written(item) + ", " for item in value)
+        if isinstance(value, dict):
+            return "{%s}" % ", ".join("%s: %s" % (self._constant(key), self._written(item))
+                                      for key, item in value.items())
+        if isinstance(value, slice):
+            return "slice(%s)" % ", ".join(
+                map(self._written, (value.start, value.stop, value.step)))
+        return repr(value) if value is None or type(value) in (bool, int) else self._constant(value)
+
+    def _constant(self, value: Any) -> str:
+        name = "c%d" % len(self._constants)
+        self._constants[name] = value
+        return name

@@ -22,6 +22,7 @@ from ..pytorch.module_step import gradient_bytes
 from ..pytorch.optimizer import OptimizerBytes
 from ..pytorch.sizes import Symbols, open_sizes
 from ..rewrite.apply import kept_whole, split, tagged
+from ..rewrite.batch_norm import choose_batch_norms
 from ..rewrite.dropout import divide_dropout
 from ..rewrite.eager import runner
 from ..rewrite.loss_layers import with_chunks
@@ -211,6 +212,7 @@ class Backend(Compilation):
             if self.request.mode == "eager":
                 narrow_indices(joint)
                 divide_dropout(joint)
+                choose_batch_norms(joint)
             else:
                 mark_layouts(joint)
         if self.request.kept:
