@@ -15,6 +15,7 @@ from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Tensor
 from memonger.memory.storage import plan_storage
 from memonger.solve import Options, solve
+from memonger.solve.chain import tradeoffs
 from memonger.solve.chain.plans import ChainPlans
 from memonger.solve.chain.program import Chain, decisions_of
 from memonger.solve.chain.segments import Boundary, find_boundaries, segments_of
@@ -228,3 +229,21 @@ def test_searches_start_from_chains() -> None:
         solve(graph, budget, "auto", Options(storage="live", variants="none", without=left_out))
         for left_out in (short, short | {"chain"}))
     assert with_chain.overhead < without.overhead
+
+
+def test_segments_are_searched_once_for_all_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    search, calls = tradeoffs._SegmentSearch.tradeoffs, []
+
+    def counted(self: Any, *asked: int) -> List[Tradeoff]:
+        calls.append(asked)
+        return search(self, *asked)
+    monkeypatch.setattr(tradeoffs._SegmentSearch, "tradeoffs", counted)
+    tradeoffs._searched.cache_clear()
+    graph = residual_network(9)
+    first = plans_of(graph)
+    count = len(calls)
+    again = plans_of(graph)
+    assert len(calls) == count > 0
+    assert [one.all for one in again.chain.tradeoffs] == [one.all for one in first.chain.tradeoffs]
+    plans_of(graph, replace(OPTIONS, keep=(2,)))
+    assert len(calls) > count

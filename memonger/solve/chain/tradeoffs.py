@@ -1,18 +1,25 @@
 """How segments of a chain can trade time for bytes, as the native library finds it.
 
-The search is that of ``plugins/core/tradeoffs.h``. Segments of repeated blocks are searched once.
+The search is that of ``plugins/core/tradeoffs.h``. Segments of repeated blocks are searched once,
+and for another budget not again.
 """
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, replace
-from typing import Dict, List, Sequence, Set, Tuple
+import functools
+import threading
+from dataclasses import dataclass, field
+from typing import Dict, FrozenSet, List, Optional, Sequence, Set, Tuple
 
+from ...graph.types import Graph
 from ...util.errors import SolverError
 from ..options import Options
 from ..search.decisions import Decisions
 from ..search.native import NativeSearch
 from .segments import Segment
+
+#: Trade-offs of so many segments are kept: those of a few networks.
+_SEARCHES_KEPT = 256
 
 
 @dataclass(frozen=True)
@@ -98,22 +105,41 @@ def find_tradeoffs(segments: Sequence[Segment], options: Options, work: int
     dict
         By (begin, end) of the segment.
     """
-    shapes: Dict[object, Segment] = {}
-    key_of = {}
-    pinned = set(options.keep) | set(options.recompute)
-    for segment in segments:
-        pins = tuple((number, op in options.keep) for number, op in enumerate(segment.ops)
-                     if op in pinned)
-        key_of[segment.begin, segment.end] = (segment.shape, pins)
-        shapes.setdefault((segment.shape, pins), segment)
-    total = sum(len(segment.ops) ** 2 for segment in shapes.values())
-    known: Dict[object, Tradeoffs] = {}
-    for key, segment in shapes.items():
+    asked = {(segment.begin, segment.end): _Problem.of(segment, options) for segment in segments}
+    total = sum(len(problem.graph.ops) ** 2 for problem in set(asked.values()))
+    thread = threading.get_ident()
+    return {ends: _searched(problem, int(work * len(problem.graph.ops) ** 2 / total), options.seed,
+                            thread) for ends, problem in asked.items()}
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What decides the trade-offs of a segment."""
+
+    shape: Tuple[object, ...]
+    middle: int
+    keep: Tuple[int, ...]
+    recompute: Tuple[int, ...]
+    variants: str
+    max_clones: int
+    without: FrozenSet[str]
+    host_budget_bytes: Optional[int]
+    graph: Graph = field(compare=False)
+
+    @classmethod
+    def of(cls, segment: Segment, options: Options) -> "_Problem":
         number_of = {op: number for number, op in enumerate(segment.ops) if op >= 0}
         keep, recompute = (tuple(number_of[op] for op in pins if op in number_of)
                            for pins in (options.keep, options.recompute))
-        search = _SegmentSearch(segment.graph, replace(options, storage="live", keep=keep,
-                                                       recompute=recompute))
-        share = int(work * len(segment.ops) ** 2 / total)
-        known[key] = Tradeoffs(search, search.tradeoffs(segment.middle, share, options.seed))
-    return {ends: known[key] for ends, key in key_of.items()}
+        return cls(segment.shape, segment.middle, keep, recompute, options.variants,
+                   options.max_clones, options.without, options.host_budget_bytes, segment.graph)
+
+
+@functools.lru_cache(maxsize=_SEARCHES_KEPT)
+def _searched(problem: _Problem, work: int, seed: int, thread: int) -> Tradeoffs:
+    """The trade-offs, found once in each thread: a native search serves one."""
+    search = _SegmentSearch(problem.graph, Options(
+        storage="live", keep=problem.keep, recompute=problem.recompute, variants=problem.variants,
+        max_clones=problem.max_clones, without=problem.without,
+        host_budget_bytes=problem.host_budget_bytes))
+    return Tradeoffs(search, search.tradeoffs(problem.middle, work, seed))
