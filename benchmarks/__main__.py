@@ -14,6 +14,7 @@
   python -m benchmarks torch                           PyTorch: peaks and times of all methods
   python -m benchmarks torch-gpu                       PyTorch: step time and peak on a device
   python -m benchmarks torch-models                    PyTorch: sixty models of other packages
+  python -m benchmarks distributed                     PyTorch: ranks of many, with torchtitan
   python -m benchmarks --list                          the networks
 """
 from __future__ import annotations
@@ -70,6 +71,9 @@ def _run(words: List[str], args: argparse.Namespace) -> int:
     if words[:1] == ["torch-models"]:
         from .torch_models import table
         return table.main(_options("torch-models", table, words[1:]))
+    if words[:1] == ["distributed"]:
+        from . import distributed
+        return distributed.main(_options("distributed", distributed, words[1:]))
     from .mxnet import run
     parser = Parser(prog="python -m benchmarks", description=__doc__,
                     formatter_class=argparse.RawDescriptionHelpFormatter)

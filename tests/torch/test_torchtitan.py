@@ -205,6 +205,7 @@ from types import SimpleNamespace
 from torch.testing._internal.distributed.fake_pg import FakeStore
 dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=8)
 from torch.distributed.device_mesh import init_device_mesh
+from torchtitan.experiments.graph_trainer.common_utils import annotate_module_fqns
 from torchtitan.experiments.graph_trainer.fsdp_passes import (
     deduplicate_fsdp_unshard_chains_pass)
 from torchtitan.experiments.graph_trainer.llama3 import model_registry
@@ -215,6 +216,7 @@ mesh = init_device_mesh("cpu", (8,), mesh_dim_names=("fsdp",))
 spec = model_registry("debugmodel", attn_backend="sdpa")
 with torch.device("meta"):
     model = spec.model.build()
+annotate_module_fqns(model)
 model = data_parallel(model, mesh, mode="fully_shard", mp_policy=MixedPrecisionPolicy(
     param_dtype=torch.bfloat16, reduce_dtype=torch.float32)).to_empty(device="cpu").train()
 words = torch.randint(0, 2000, (2, 2, 128))
@@ -227,20 +229,34 @@ def step(inputs, labels):
 gm = minimal_fx_tracer(step, module=model)(*words).gm
 gm.graph.eliminate_dead_code()
 gm = deduplicate_fsdp_unshard_chains_pass(gm, None)
+print(sum(p.to_local().numel() * 4 for p in model.parameters()))
 for network in ("400GB/s", "1GB/s"):
     made = torchtitan.plan_step(gm, SimpleNamespace(), "80%", network=network, costs="reference",
                                 time_limit=4)
     again = [made.plan.graph.ops[op].kind for op in made.plan.schedule.recomputed()]
     print(sum("all_gather" in kind for kind in again), made.plan.total_bytes,
-          made.plan.budget_bytes)
+          made.plan.budget_bytes, made.plan.fixed_bytes["parameters"])
 """
     done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True,
                           timeout=600, check=True)
-    fast, slow = ([int(word) for word in line.split()]
-                  for line in done.stdout.splitlines()[-2:])
+    (held_bytes,), fast, slow = ([int(word) for word in line.split()]
+                                 for line in done.stdout.splitlines()[-3:])
     assert fast[0] > slow[0] > -1
-    for _, total_bytes, budget_bytes in (fast, slow):
-        assert total_bytes <= budget_bytes
+    for _, total_bytes, budget_bytes, parameters_bytes in (fast, slow):
+        assert total_bytes <= budget_bytes and parameters_bytes == held_bytes
+
+
+def test_the_benchmark_plans_ranks_of_many():
+    """Mixtral's shape, one layer: its experts make results whose copies the engine cannot place."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", "distributed", "--models", "mixtral", "--layers", "1"],
+        stdout=subprocess.PIPE, text=True, timeout=600, check=True)
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| mixtral, 64")]
+    assert [row.split("|")[2].strip() for row in rows] == [
+        "no policy", "default", "eager", "full", *(
+            "memonger, %s%s" % (share, host) for host in ("", ", host")
+            for share in ("80%", "60%", "40%"))]
+    assert sum("no plan" not in row for row in rows) > 5
 
 
 def test_the_example_compares_policies(capsys):

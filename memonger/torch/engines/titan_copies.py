@@ -1,7 +1,7 @@
 """Values that torchtitan's ``graph_trainer`` can move to the host, and where it does."""
 from __future__ import annotations
 
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Set
 
 import torch.fx as fx
 
@@ -47,10 +47,19 @@ def _placed(captured: Captured, gm: fx.GraphModule, wanted: Mapping[str, int],
         node.meta.pop("recompute", None)
         if node.name in wanted:
             node.meta["recompute"] = private_joint.decision(False, to_host=True)
+    try:
+        copies_inserted(trial, places)
+    except RuntimeError:
+        # torchtitan 0.3.0 lets some waits name what comes after them, behind ops with several
+        # results.
+        early = _waits_too_early(trial)
+        if not early:
+            raise
+        return _placed(captured, gm, {n: t for n, t in wanted.items() if n not in early}, places)
     op_of = {node.name: op for node, op in captured.ops_by_node.items()}
     before: Dict[fx.Node, int] = {}
     passed = 0
-    for node in copies_inserted(trial, places).graph.nodes:
+    for node in trial.graph.nodes:
         passed = max(passed, op_of.get(node.name, -1) + 1)
         before[node] = passed
     graph, moves = captured.graph, []
@@ -65,3 +74,14 @@ def _placed(captured: Captured, gm: fx.GraphModule, wanted: Mapping[str, int],
             moves.append(Move(tensor, before[store], before[wait],
                               min(before[fetch], late[0]), late[0]))
     return moves
+
+
+def _waits_too_early(gm: fx.GraphModule) -> Set[str]:
+    """Names of the nodes whose copies are waited for before something that the wait names."""
+    made: Set[fx.Node] = set()
+    early: Set[str] = set()
+    for node in gm.graph.nodes:
+        if transfers.is_wait(node) and not made.issuperset(node.all_input_nodes):
+            early.add(node.args[1].name)
+        made.add(node)
+    return early

@@ -66,7 +66,7 @@ def name_sums(gm: fx.GraphModule) -> None:
             of_layers[node] = module_of(node)
         elif behind is not None:
             of_layers[node] = behind
-            node.meta["custom"] = {**node.meta["custom"], "module_fqn": behind}
+            node.meta["custom"] = {**node.meta.get("custom", {}), "module_fqn": behind}
 
 
 def module_of(node: fx.Node) -> str:
@@ -78,9 +78,12 @@ def is_backward(node: fx.Node) -> bool:
 
 
 def trained_inputs(gm: fx.GraphModule) -> Dict[str, Any]:
-    """The inputs that gradients are taken of, by name: the outputs behind the loss, in order."""
+    """The inputs that gradients are taken of, by name: the outputs behind the loss, in order.
+
+    Behind each sharded tensor comes its mesh, on both sides.
+    """
     gradients = [value.meta["val"] for value in gm.graph.output_node().args[0][1:]
-                 if isinstance(value, fx.Node)]
+                 if isinstance(value, fx.Node) and isinstance(value.meta["val"], torch.Tensor)]
     found: Dict[str, Any] = {}
     for node in gm.graph.find_nodes(op="placeholder"):
         value = node.meta.get("val")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 import torch.fx as fx
@@ -140,13 +141,17 @@ class PlannedStep:
 
 def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any = None,
               network: Any = None, link: Any = None, costs: str = "auto",
-              time_limit: float = 10.0) -> PlannedStep:
+              time_limit: float = 10.0, rates: Mapping[str, float] = MappingProxyType({})
+              ) -> PlannedStep:
     """Plan a step of the engine, whose graph stays as it is.
 
     Parameters
     ----------
     gm, config, budget, host, network, link, costs, time_limit
         As for :func:`policy`.
+    rates : mapping
+        Speeds of the device and its links in place of these, by their names in
+        :class:`..capture.costs.Roofline`.
 
     Returns
     -------
@@ -159,7 +164,7 @@ def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any 
     """
     request = with_host(Request(budget, mode="eager", time_limit=time_limit, max_clones=1,
                                 name="torchtitan", variants="none", costs=costs), host, link)
-    rates = {"host_bytes_per_s": request.link_bytes_per_s}
+    rates = {"host_bytes_per_s": request.link_bytes_per_s, **rates}
     if network is not None:
         rates["network_bytes_per_s"] = parse_rate(network)
     held = list(trained_inputs(gm).values())
@@ -168,7 +173,7 @@ def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any 
         if _accumulates(config) else 0
     steps, places = [captured], _places_of_copies(config)
     if request.host_budget_bytes is not None:
-        steps.insert(0, with_copies(captured, gm, request.link_bytes_per_s, places))
+        steps.insert(0, with_copies(captured, gm, rates["host_bytes_per_s"], places))
     optimizer_bytes = _optimizer_bytes(config, held)
     networks = [EngineStep(with_optimizer(step, optimizer_bytes, None), request, engine_graph=gm,
                            rates=rates, places=places) for step in steps]
