@@ -1,4 +1,5 @@
 # make demo    sets up, trains under a cap of memory, where it fails without a plan
+# make demo-torch  the same with PyTorch, in an environment of its own
 # make digits  sets up, trains without and with a plan and compares every number, leaves out/
 # make test    sets up, runs the tests on the installed package
 # make test-cu112  sets up, runs mxnet-cu112 on a pretended GPU (an hour; 400 MB more)
@@ -26,14 +27,18 @@ JOBS ?= auto
 SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type f \
 	! -name '*.pyc' ! -name '*.so' ! -name '*.o' 2>/dev/null)
 
-.PHONY: demo digits test test-cu112 test-torch test-torchtitan docs tables tables-measured pictures wheel check install clean help
+.PHONY: demo demo-torch digits test test-cu112 test-torch test-torchtitan docs tables tables-measured pictures wheel check install clean help
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -17
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -18
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/memory_cap.py --out out
+
+demo-torch: $(VENV).torch/.made
+	$(VENV).torch/bin/python plugins/build.py --core
+	PYTHONPATH=. $(VENV).torch/bin/python examples/torch_memory_cap.py --out out
 
 digits: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
