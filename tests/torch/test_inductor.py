@@ -1,11 +1,14 @@
 """``mode="inductor"``: the budget is kept, and the numbers are those of Inductor without a plan."""
 from __future__ import annotations
 
+import contextlib
 import copy
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
+from torch._inductor.graph import GraphLowering
 from torch_nets import (
     Attention,
     Convolutions,
@@ -19,9 +22,22 @@ from torch_nets import (
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
+from memonger.graph.schedule import expand
 from memonger.plans.consistency import contradictions
 from memonger.torch.step import inductor
 from memonger.torch.step.request import Request
+
+
+@contextlib.contextmanager
+def saved_code():
+    """The code that Inductor makes in the block, of each half."""
+    codes, save = [], GraphLowering.save_output_code
+    GraphLowering.save_output_code = staticmethod(codes.append)
+    try:
+        with torch._inductor.config.patch(fx_graph_cache=False):
+            yield codes
+    finally:
+        GraphLowering.save_output_code = staticmethod(save)
 
 
 @pytest.mark.parametrize("net,inputs,budget", [
@@ -37,6 +53,25 @@ def test_the_budget_is_kept_and_training_is_that_of_the_unplanned_module(net, in
     module.zero_grad()
     measured = mt.measure(planned, x, 1)
     assert measured.peak_bytes <= plan.budget_bytes - sum(plan.fixed_bytes.values())
+
+
+def test_code_has_as_many_clones_as_the_plan():
+    """PyTorch's own split computes nothing more than once again."""
+    module, x = Convolutions(), images()
+    twin = copy.deepcopy(module)
+    plan = mt.plan(module, x, "90%", costs="reference")
+    graph = plan.graph
+    late = {op: [(reader, 0) for reader in graph.consumers[node.outputs[0]]
+                 if graph.ops[reader].is_backward]
+            for op, node in enumerate(graph.ops) if node.recomputable and "conv" in node.kind}
+    op, readers = next((op, found) for op, found in late.items() if len(found) > 1)
+    schedule = expand(graph, {op: {reader: 1 + number for number, reader in enumerate(readers)}})
+    assert schedule.recomputed().count(op) == len(readers)
+    step = mt.compile(module, plan=replace(plan, schedule=schedule, budget_bytes=None))
+    with saved_code() as codes:
+        numbers = trained(step, module, x)
+    assert codes[-1].count(".convolution(") == len(readers)
+    assert same(numbers, trained(mt.compile(twin), twin, x))
 
 
 def test_convolutions_that_run_again_leave_the_layouts_of_gradients_alone():

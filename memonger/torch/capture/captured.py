@@ -8,6 +8,7 @@ import torch.fx as fx
 
 from ...graph.types import Graph, Tensor
 from ..pytorch import private_joint
+from ..pytorch.sizes import open_sizes
 from .written import Written
 
 #: Categories of the tensors that exist before the step.
@@ -41,6 +42,8 @@ class Captured:
     #: Bytes of each tensor, and of what each op takes while it runs, at the sizes in force.
     sizes: List[Callable[[], int]]
     temporaries: Dict[int, Callable[[], int]]
+    #: Under Inductor the names of what its backward runs without a plan.
+    usually_late: Set[str] = field(default_factory=set)
     #: What the optimizer holds, where one is named.
     optimizer_bytes: Optional[int] = None
     #: Of gradients that exist before the step, which it adds to.
@@ -59,6 +62,11 @@ class Captured:
         self.ops_by_node = {node: op for op, node in enumerate(self.nodes) if node is not None}
         numbers = {op: private_joint.checkpoint_of(node) for node, op in self.ops_by_node.items()}
         self.checkpoints = {op: number for op, number in numbers.items() if number is not None}
+
+    @property
+    def sized_by_values(self) -> bool:
+        """Whether a size depends on values, as those of ``x[mask]`` do."""
+        return any(open_sizes(node.meta.get("val")) for node in self.joint.graph.nodes)
 
     def graph_now(self) -> Graph:
         """The graph at the sizes in force; see :func:`..pytorch.sizes.in_force`."""

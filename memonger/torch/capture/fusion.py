@@ -30,11 +30,12 @@ _SMALL = 4
 
 
 def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
-                 written: Set[fx.Node]) -> Set[fx.Node]:
+                 written: Set[fx.Node], early: Set[fx.Node]) -> Set[fx.Node]:
     """The nodes of a joint graph, in order, whose values no kernel writes.
 
     ``views``: the nodes that only rename memory. ``late``: the nodes of backward.
     ``written``: inputs that forward writes into, so that backward makes no value of them.
+    ``early``: what PyTorch keeps for backward in place of what it is made of.
     Linear in the number of edges where values are made of few buffers.
     """
     sums = sums_with_products(nodes)
@@ -54,7 +55,8 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
 
     unwritten = {n for n in fusible_again
                  if readers[n] and all(r in fusible for r in readers[n])
-                 and (in_one_kernel(n) or _backward_makes_it(n, sources, late, written))}
+                 and (in_one_kernel(n) or n not in early
+                      and _backward_makes_it(n, sources, late, written))}
     return unwritten | {product for total, product in sums.items()
                         if (total in late) == (product in late)}
 
@@ -123,13 +125,6 @@ def reduces(node: fx.Node) -> bool:
     read = sum(map(_bytes_of, node.all_input_nodes))
     return private_ops.is_fusible(node) and not private_ops.is_pointwise(node) and \
         _SMALL * _bytes_of(node) < read
-
-
-def is_mask(node: fx.Node) -> bool:
-    """Whether a node makes a value that is much smaller than what it is made of, point by point."""
-    largest = max(map(_bytes_of, node.all_input_nodes), default=0)
-    return private_ops.is_fusible(node) and private_ops.is_pointwise(node) \
-        and _SMALL * _bytes_of(node) <= largest
 
 
 def is_small_beside(part: fx.Node, node: fx.Node) -> bool:

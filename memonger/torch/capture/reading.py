@@ -15,7 +15,7 @@ from ..pytorch.loss_layer import temporary_bytes
 from ..pytorch.sizes import hint, tensors
 from .captured import BUFFER, PARAMETER, TANGENT, TEMPORARY, Captured
 from .costs import ROOFLINES, op_times_s, signature
-from .fusion import in_registers, is_mask, reduces
+from .fusion import in_registers, reduces
 from .layouts import has_channels_last, is_arranged
 from .operators import first_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
@@ -60,18 +60,18 @@ def node_name(node: fx.Node) -> str:
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
 
 
-def in_order(nodes: Sequence[fx.Node], masks: Set[fx.Node],
+def in_order(nodes: Sequence[fx.Node], early: Set[fx.Node],
              late: Set[fx.Node]) -> List[fx.Node]:
-    """The nodes, with each mask behind the last node of forward that reads as it does.
+    """The nodes, with each early one behind the last node of forward that reads as it does.
 
     ``late``: the nodes of backward.
     """
     place = {node: (number, 0) for number, node in enumerate(nodes)}
     for number, node in enumerate(nodes):
-        if node in masks:
-            place[node] = (max(place[other][0] for i in node.all_input_nodes for other in (
-                i, *(r for r in i.users if r in place and r not in late and r not in masks))),
-                number)
+        if node in early:
+            behind = max(place[other][0] for i in node.all_input_nodes for other in (
+                i, *(r for r in i.users if r in place and r not in late and r not in early)))
+            place[node] = (min(behind, number), number)
     return sorted(nodes, key=place.__getitem__)
 
 
@@ -117,16 +117,19 @@ class _Reader:
         nodes = list(self.held)
         late = self._late(nodes)
         if fused:
-            masks = self._masks(late)
-            late -= masks
-            nodes = in_order(nodes, masks, late)
             self.held.update({n: self.held[n.all_input_nodes[0]] for n in nodes
                               if is_padded_in_place(n)})
         self.views = self._views(nodes)
         self.written = written(self.joint, self.held, self.views, late)
         self.once = set(self.written.readers)
+        usually_late: Set[str] = set()
         if fused:
-            self.inlined = in_registers(nodes, self.views, late, self.written.inputs)
+            usually_early, usually_late = private_joint.usual_halves(
+                self.joint, self.num_forward_outputs, True)
+            early = self._early(nodes, late, usually_early - usually_late)
+            late -= early
+            nodes = in_order(nodes, early, late)
+            self.inlined = in_registers(nodes, self.views, late, self.written.inputs, early)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             label = self.labels[position] if position < len(self.labels) else ""
             self._outside(node, TANGENT if node in late else self.categories[position]
@@ -156,7 +159,7 @@ class _Reader:
         return Captured(graph, self.joint, self.num_forward_outputs, self.nodes, self.tensors_of,
                         self.views, self.parts_of_op, self.written, dynamic, self.device,
                         "roofline: " + ("this CPU" if costs == "cpu" else costs), self.sizes,
-                        self.temporaries)
+                        self.temporaries, usually_late)
 
     def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
         """Nodes all of whose storages are older than they are."""
@@ -198,16 +201,19 @@ class _Reader:
                 needed.update((node, *node.all_input_nodes))
         return needed
 
-    def _masks(self, late: Set[fx.Node]) -> Set[fx.Node]:
-        """Nodes among the late ones that Inductor runs in forward.
+    def _early(self, nodes: Sequence[fx.Node], late: Set[fx.Node],
+               names: Set[str]) -> Set[fx.Node]:
+        """Nodes among the late ones that PyTorch runs in forward, whose ``names`` are given.
 
-        A mask is kept for backward in place of what it is made of, where backward reads that for
-        nothing else.
+        Masks, and what else is kept for backward in place of what it is made of.
         """
-        masks = {n for n in late if is_mask(n) and not any(i in late for i in n.all_input_nodes)}
-        return {mask for mask in masks if all(
-            reader in masks or reader not in late
-            for made_of in mask.all_input_nodes for reader in made_of.users)}
+        early: Set[fx.Node] = set()
+        for node in nodes:
+            read = node.all_input_nodes
+            if node in late and node.name in names and read and all(
+                    (i not in late or i in early) and i not in self.written.values for i in read):
+                early.add(node)
+        return early
 
     def _new(self, storage: Storage, producer: int, label: str, category: str,
              value: Any, on_host: bool = False) -> int:

@@ -5,7 +5,7 @@ Descriptors of inputs and outputs in the form read here came with PyTorch 2.11.
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Iterator, List, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.fx as fx
@@ -21,6 +21,8 @@ except ImportError:  # another PyTorch than those tested: versions.py finds out 
 
 #: Marks nodes that no partitioner is to compute again.
 _ONCE = "memonger_once"
+#: What a node said before :func:`place`.
+_TRACED = "memonger_traced"
 
 Modules = Tuple[fx.GraphModule, fx.GraphModule]
 
@@ -89,16 +91,22 @@ def _of_tensor(descriptor: Any) -> Any:
 
 
 def extract(module: fx.GraphModule, saved: List[fx.Node], num_forward_outputs: int) -> Modules:
-    """Forward and backward of a joint graph whose nodes say where they must be."""
+    """Forward and backward of a joint graph whose nodes say where they must be.
+
+    Theirs say again where they were traced.
+    """
     forward, backward = partitioners._extract_fwd_bwd_modules(
         module, [node for node in saved if not is_symbolic(node)],
         [node for node in saved if is_symbolic(node)], num_fwd_outputs=num_forward_outputs)
+    for node in (*forward.graph.nodes, *backward.graph.nodes):
+        node.meta.update(node.meta.pop(_TRACED, {}))
     return partitioners.raise_getitems(forward), partitioners.raise_getitems(backward)
 
 
 def place(node: fx.Node, in_backward: bool) -> None:
     """Say where a node must be, for :func:`extract`."""
-    node.meta = {**node.meta, "partitioner_tag":
+    traced = {"partitioner_tag": node.meta.get("partitioner_tag", "")}
+    node.meta = {_TRACED: traced, **node.meta, "partitioner_tag":
                  "must_be_in_backward" if in_backward else "must_be_in_forward"}
 
 
@@ -158,8 +166,21 @@ def checkpoint_of(node: fx.Node) -> Optional[int]:
     return node.meta.get("ac_graph_id", 0) if partitioners.must_recompute(node) else None
 
 
+def usual_halves(joint: fx.GraphModule, num_forward_outputs: int,
+                 fused: bool) -> List[Set[str]]:
+    """Names of what PyTorch runs in forward and in backward without a plan.
+
+    That is as the module's own checkpoints say and, under Inductor, as is the least traffic.
+    """
+    divide = min_cut if fused else default_partition
+    with _undrawn():
+        halves = divide(copied(joint), (), None, num_fwd_outputs=num_forward_outputs)
+    return [{node.name for node in half.graph.nodes if node.op == "call_function"}
+            for half in halves]
+
+
 @contextlib.contextmanager
-def undrawn() -> Iterator[None]:
+def _undrawn() -> Iterator[None]:
     """Splits in the block are only looked at: they save no random states.
 
     Those are for what draws again, such as attention, even where its dropout is 0.

@@ -10,7 +10,7 @@ from ...graph.in_use import graph_in_use
 from ...graph.offload import WAIT
 from ...graph.schedule import Schedule, Step, expand
 from ...graph.types import Op
-from ..capture.captured import Captured
+from ..capture.captured import TANGENT, Captured
 from ..capture.fusion import is_small_beside
 from ..capture.operators import run_again
 from ..capture.written import copy_of, with_copies
@@ -18,13 +18,19 @@ from ..pytorch import private_joint, private_ops
 from .offload import written_copy
 
 
-def split(captured: Captured, schedule: Schedule) -> private_joint.Modules:
+def split(captured: Captured, schedule: Schedule,
+          fused: bool = False) -> private_joint.Modules:
     """Forward and backward that run exactly these steps, in this order.
 
-    Views run beside their readers, symbolic sizes are computed once. Not for sizes that depend on
-    values; see :func:`tagged`.
+    Views and values that no kernel writes are made beside their readers, symbolic sizes are
+    computed once. Not for sizes that depend on values; see :func:`tagged`.
+
+    ``fused``: for Inductor, which runs operators in the memory of inputs that get new values.
     """
-    return _Writer(captured, schedule).write()
+    forward, backward = _Writer(captured, schedule).write()
+    if fused:
+        with_copies(forward, captured.num_forward_outputs)
+    return forward, backward
 
 
 def tagged(captured: Captured, schedule: Optional[Schedule], inputs: Sequence[Any], fused: bool,
@@ -80,15 +86,11 @@ def usual_schedule(captured: Captured, fused: bool) -> Schedule:
     PyTorch's partitioner compute again. Random numbers are drawn once, and kept.
     """
     graph = captured.graph
-    if not fused and not captured.checkpoints:
-        return expand(graph, {})
-    divide = private_joint.min_cut if fused else private_joint.default_partition
-    with private_joint.undrawn():
-        _, backward = divide(private_joint.copied(captured.joint), (), None,
-                             num_fwd_outputs=captured.num_forward_outputs)
-    names = {node.name for node in backward.graph.nodes if node.op == "call_function"}
+    late = captured.usually_late
+    if not fused and captured.checkpoints:
+        late = private_joint.usual_halves(captured.joint, captured.num_forward_outputs, False)[1]
     return expand(graph, {op: {} for op, node in enumerate(captured.nodes) if node is not None
-                          and node.name in names and graph.ops[op].recomputable})
+                          and node.name in late and graph.ops[op].recomputable})
 
 
 class _Writer:
@@ -101,12 +103,18 @@ class _Writer:
         self.inputs: Dict[fx.Node, fx.Node] = {}
         #: Copies of inputs that the step writes into, for backward.
         self.copies: Dict[fx.Node, fx.Node] = {}
-        #: New node of each step, and of views by what they are made from.
+        #: New node of each step, and of what makes no storage by what it is made from.
         self.of_step: List[Any] = []
         self.view_copies: Dict[Tuple[Any, ...], fx.Node] = {}
+        self.made_of: Dict[fx.Node, List[int]] = {}
         self.first: Dict[int, int] = {}
         for index, step in enumerate(schedule.steps):
             self.first.setdefault(step.op, index)
+        #: Of each tensor the step that makes it first.
+        self.made_first = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)
+                           if item.producer in self.first}
+        #: Parts of the op that is written which are taken from forward.
+        self.kept: Set[fx.Node] = set()
 
     def write(self) -> private_joint.Modules:
         joint = self.captured.joint
@@ -136,8 +144,16 @@ class _Writer:
             return
         sources = {self.captured.value_of.get(t, t): s
                    for t, s in zip(op.inputs, step.sources) if s >= 0}
+        if not in_backward and private_ops.writes(node.target):
+            for value in self.inputs:  # as they are before that
+                self._input(value, True)
+        again = index != self.first[step.op]
+        self.kept = {part for part in self.captured.parts[step.op]
+                     if is_small_beside(part, node) and self._is_of_forward(part)} \
+            if again or op.is_backward else set()
         made = self.new.node_copy(node, lambda a: self._value(a, sources, in_backward))
-        if index != self.first[step.op]:
+        self.kept = set()
+        if again:
             run_again(made)
         private_joint.place(made, in_backward)
         self.of_step.append(made)
@@ -169,8 +185,10 @@ class _Writer:
             return self.of_step[sources[outputs[0]] if outputs else self.first[op]]
         if private_joint.is_symbolic(node):  # a size is computed once, where it is known first
             sources, in_backward = {}, in_backward and private_joint.is_backward(node)
+        if node in self.kept:
+            sources, in_backward = self.made_first, False
         held = [t for t in self.captured.tensors_of[node] if t is not None]
-        key = (node, tuple(sources.get(t, -1) for t in held), in_backward)
+        key = (node, tuple(sources.get(t, -1) for t in self._made_of(node)), in_backward)
         if key not in self.view_copies:
             made = self.new.node_copy(
                 node, lambda a: self._value(a, sources, in_backward, held))
@@ -190,6 +208,21 @@ class _Writer:
         return self.of_step[source] if node is value or \
             node.target is value.target is operator.getitem else None
 
+    def _made_of(self, node: fx.Node) -> List[int]:
+        """The tensors that a value lies in, or that a value in registers is computed from."""
+        if node not in self.made_of:
+            held = [t for t in self.captured.tensors_of.get(node, ()) if t is not None]
+            self.made_of[node] = held or list(dict.fromkeys(
+                t for operand in node.all_input_nodes for t in self._made_of(operand)))
+        return self.made_of[node]
+
+    def _is_of_forward(self, node: fx.Node) -> bool:
+        """Whether a value is computed from values of forward alone."""
+        made_of = [self.graph.tensors[t] for t in self._made_of(node)]
+        return bool(made_of) and not any(
+            t.category == TANGENT if t.producer < 0 else self.graph.ops[t.producer].is_backward
+            for t in made_of)
+
     def _input(self, node: fx.Node, in_backward: bool) -> fx.Node:
         """An input as it is before the step: in backward a copy, where forward writes into it."""
         if not in_backward or node not in self.captured.written.inputs:
@@ -200,11 +233,10 @@ class _Writer:
         return self.copies[node]
 
     def _output(self, output: fx.Node) -> None:
-        final = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)
-                 if item.producer >= 0 and item.producer in self.first}
         count = self.captured.num_forward_outputs
         made = self.new.output(tuple(
-            self._value(value, final, position >= count) if isinstance(value, fx.Node) else value
+            self._value(value, self.made_first, position >= count)
+            if isinstance(value, fx.Node) else value
             for position, value in enumerate(output.args[0])))
         made.meta = dict(output.meta)
 

@@ -20,7 +20,7 @@ from ..capture.reading import read
 from ..pytorch import private, private_joint, private_sizes
 from ..pytorch.module_step import gradient_bytes
 from ..pytorch.optimizer import OptimizerBytes
-from ..pytorch.sizes import Symbols, open_sizes
+from ..pytorch.sizes import Symbols
 from ..rewrite.apply import kept_whole, split, tagged
 from ..rewrite.batch_norm import choose_batch_norms
 from ..rewrite.dropout import divide_dropout
@@ -223,9 +223,9 @@ class Backend(Compilation):
                         "auto" if request.measured_s else request.costs, request.name,
                         labels)
         captured.gradient_bytes = self.gradient_bytes
-        sized_by_values = any(open_sizes(node.meta.get("val")) for node in joint.graph.nodes)
         steps = [captured]
-        if request.host_budget_bytes is not None and not request.unplanned and not sized_by_values:
+        if request.host_budget_bytes is not None and not request.unplanned \
+                and not captured.sized_by_values:
             moved = with_offload(captured, request.link_bytes_per_s)
             steps = [moved, captured] if moved.moves else steps
         steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in steps]
@@ -245,10 +245,10 @@ class Backend(Compilation):
         if self.only_plan:
             raise OnlyPlanning()
         self.tell("compiling")
-        if request.mode == "eager" and not sized_by_values:
-            return split(captured, plan.schedule)
         fused = request.mode == "inductor"
         unplanned = fused and plan.method == "none"
+        if not unplanned and not captured.sized_by_values:
+            return split(captured, plan.schedule, fused)
         return tagged(captured, None if unplanned else plan.schedule, inputs, fused, **kwargs)
 
     def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:

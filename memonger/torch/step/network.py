@@ -7,7 +7,8 @@ from typing import Any, Dict, Optional, Tuple
 
 import torch
 
-from ...graph.schedule import Schedule, expand
+from ...graph.decisions import decisions_of
+from ...graph.schedule import Recompute, Schedule, expand
 from ...graph.types import Graph
 from ...memory.storage import plan_storage
 from ...planning.network import Network
@@ -112,8 +113,8 @@ class TracedNetwork(Network):
         if self.request.mode != "inductor":
             return plan
         kept = set(pins(self.graph, self.request.keep, "keep"))
-        again = {*plan.schedule.recomputed(), *self.as_written.recomputed()} - kept
-        both = expand(self.graph, {op: {} for op in again})
+        again: Recompute = {op: {} for op in set(self.as_written.recomputed()) - kept}
+        both = expand(self.graph, {**again, **decisions_of(self.graph, plan.schedule)})
         pool_bytes = self.pool_bytes(both)
         if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
             return plan

@@ -186,6 +186,6 @@ def _plan_of(network: TracedNetwork, wanted: Request, schedule: Schedule, starte
 
 def _for_planning(captured: Captured, request: Request) -> Request:
     """The request in terms of the graph, whose only variants are moves to the host."""
-    # PyTorch's own split, which Inductor's mode uses, has one clone of an op.
+    # PyTorch's own split has one clone of an op.
     return replace(request, variants="exact" if captured.moves else "none",
-                   max_clones=1 if request.mode == "inductor" else request.max_clones)
+                   max_clones=1 if captured.sized_by_values else request.max_clones)
