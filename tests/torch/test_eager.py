@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 
 import pytest
+import torch
 from torch_nets import Attention, Convolutions, Counter, images, same, sentences, trained
 
 import memonger.torch as mt
@@ -102,3 +103,31 @@ def test_with_a_profile_the_peak_is_what_the_allocator_hands_out():
     assert measured.total_bytes <= plan.budget_bytes
     assert "not counted without a profile" not in str(plan)
     assert "without a profile" not in str(mt.plan(module, x, "90%"))
+
+
+class Transposed(torch.nn.Module):
+    """BatchNorm over transposed values, whose kernel lays its result otherwise than its fake one.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(32, 32) for _ in range(4)])
+        self.norms = torch.nn.ModuleList([torch.nn.BatchNorm1d(32) for _ in range(4)])
+
+    def forward(self, x):
+        for layer, norm in zip(self.layers, self.norms):
+            x = norm(torch.relu(layer(x)).transpose(1, 2)).transpose(1, 2)
+        return x.square().mean()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_kernel_with_another_layout_than_was_traced_trains_in_its_budget(dynamic):
+    torch.manual_seed(0)
+    module, x = Transposed(), torch.randn(16, 64, 32)
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, "85%", "eager", dynamic=dynamic)
+    for found, wanted in zip(trained(planned, module, (x,)), trained(twin, twin, (x,))):
+        assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    plan = mt.plans(planned)[0]
+    assert plan.schedule.recomputed()
+    assert mt.measure(planned, (x,), 1).total_bytes <= plan.total_bytes <= plan.budget_bytes

@@ -63,3 +63,36 @@ def strides_of(value: torch.Tensor, channels_last: bool) -> List[int]:
         wanted[dim], step = step, step * shape[dim]
     same = all(n == 1 or one == other for n, one, other in zip(shape, strides, wanted))
     return strides if same else wanted
+
+
+def as_traced(value: Any, traced: Any) -> Any:
+    """A result with its dimensions in the order in memory that was traced for it.
+
+    A few kernels, as of BatchNorm on a transposed input, give another one than their fake tensors,
+    and views of the result would fail. A result that has the order is given back as it is.
+    """
+    if isinstance(value, (tuple, list)) and isinstance(traced, (tuple, list)):
+        laid = [as_traced(one, other) for one, other in zip(value, traced)]
+        return value if all(a is b for a, b in zip(laid, value)) else tuple(laid)
+    wanted = _order(traced)
+    if not wanted or _order(value) in ([], wanted):
+        return value
+    return value.permute(wanted).contiguous().permute(
+        sorted(range(len(wanted)), key=wanted.__getitem__))
+
+
+def _order(value: Any) -> List[int]:
+    """The dimensions of a tensor from the outermost in memory to the innermost.
+
+    [] of what is no tensor, or has not one place in memory for each element without gaps.
+    """
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
+        return []
+    sizes, strides = ([hint(n) for n in numbers] for numbers in (value.shape, value.stride()))
+    order = sorted(range(len(sizes)), key=lambda d: (sizes[d] == 1, -strides[d]))
+    step = 1
+    for dim in reversed(order):
+        if sizes[dim] != 1 and strides[dim] != step:
+            return []
+        step *= sizes[dim]
+    return order

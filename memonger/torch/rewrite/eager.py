@@ -6,11 +6,13 @@ as they are called.
 """
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Sequence
+from functools import partial
+from typing import Any, Callable, Dict, List, Sequence, Set
 
 import torch.fx as fx
 
-from ..pytorch import private_calls
+from ..capture.layouts import as_traced
+from ..pytorch import private_calls, private_ops
 from ..pytorch.private import boxed
 from .dropout import KERNELS
 from .views import fold_views
@@ -38,14 +40,25 @@ class Program:
         self._names: Dict[fx.Node, str] = {}
         self._constants: Dict[str, Any] = {}
         self._calls = private_calls.Calls()
-        lines = self._lines(list(module.graph.nodes))
-        exec("def function(args):\n    " + "\n    ".join(lines), self._constants)
-        self._function = self._constants.pop("function")
+        #: Nodes whose kernels lay their results otherwise than traced: the first run finds them.
+        self._otherwise: Set[fx.Node] = set()
+        self._looks = True
+        self._function = self._written_out()
 
     def run(self, args: List[Any]) -> Any:
         """The graph's outputs."""
         with private_calls.only_operators():
-            return self._function(args)
+            outputs = self._function(args)
+        if self._looks:
+            self._looks = False
+            self._function = self._written_out()
+        return outputs
+
+    def _written_out(self) -> Callable[[List[Any]], Any]:
+        self._constants = {}
+        lines = self._lines(list(self.module.graph.nodes))
+        exec("def function(args):\n    " + "\n    ".join(lines), self._constants)
+        return self._constants.pop("function")
 
     def _lines(self, nodes: List[fx.Node]) -> List[str]:
         """The function's statements."""
@@ -73,7 +86,17 @@ class Program:
         target = KERNELS.get(node.target) or self._calls.fastest(node)
         operands = [*map(self._written, node.args),
                     *("%s=%s" % (key, self._written(value)) for key, value in node.kwargs.items())]
-        return "%s(%s)" % (self._constant(target), ", ".join(operands))
+        call = "%s(%s)" % (self._constant(target), ", ".join(operands))
+        new = private_ops.is_operator(node.target) and not private_ops.makes_view(node.target)
+        if node in self._otherwise or self._looks and new:
+            return "%s(%s)" % (self._constant(partial(self._as_traced, node)), call)
+        return call
+
+    def _as_traced(self, node: fx.Node, value: Any) -> Any:
+        laid = as_traced(value, node.meta.get("val"))
+        if laid is not value:
+            self._otherwise.add(node)
+        return laid
 
     def _written(self, value: Any) -> str:
         """The expression of an operand."""

@@ -14,7 +14,7 @@ import torch
 import torch.fx as fx
 
 from ..capture.costs import signature
-from ..capture.layouts import arranged, has_channels_last
+from ..capture.layouts import arranged, as_traced, has_channels_last
 from ..pytorch import private, private_ops, private_sizes
 from ..pytorch.allocations import CUDA_GRANULE_BYTES, allocations, device_name
 from ..pytorch.sizes import hint, tensors
@@ -142,8 +142,10 @@ def _alone(joint: fx.GraphModule, node: fx.Node, inputs: Sequence[Any],
         operands, options = private_ops.pytree.tree_map(arranged, (operands, options))
     operands, options = private_ops.pytree.tree_map(_number, (operands, options))
 
+    traced = None if has_channels_last(node) else node.meta.get("val")
+
     def call() -> Any:
-        return target(*operands, **options)
+        return as_traced(target(*operands, **options), traced)
     # What writes into its inputs runs once.
     count = 1 if private_ops.writes(target) else repeats
     if any(t.device.type == "cuda" for t in tensors((operands, options, node.meta.get("val")))):
