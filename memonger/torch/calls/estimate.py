@@ -15,7 +15,7 @@ from ...plans.footprint import Footprint
 from ...plans.plan import Plan, Status
 from ...report import memory_snapshot as report
 from ...util.errors import InputError, MemongerError
-from ...util.messages import one_line
+from ...util.messages import listed, one_line
 from ...util.units import format_bytes
 from ..capture.captured import BUFFER, INPUT, PARAMETER
 from ..capture.costs import call_signature
@@ -45,8 +45,7 @@ from .twin import original
 
 _BESIDE = ("backward begins at the sum of the outputs: a loss outside the module, and the "
            "gradients of the outputs (%s), are not counted")
-_UNCOUNTED = ("what %d kinds of operators allocate while they run, as convolutions do on a "
-              "CPU, is not known and not counted")
+_UNCOUNTED = "what these allocate while they run is not known, and not counted: %s"
 _RAN = "one step of the module ran, as it cannot run without values: %s"
 
 
@@ -109,7 +108,7 @@ def estimate(module: Any, inputs: Inputs, mode: Optional[str] = None, optimizer:
     if bucket_bytes:
         fixed["buckets"] = bucket_bytes
     if unknown:
-        notes.append(_UNCOUNTED % unknown)
+        notes.append(_UNCOUNTED % listed(unknown))
     else:
         fixed["workspace"] = 0
     held: Dict[str, int] = {}
@@ -258,8 +257,8 @@ def _stand_ins(module: torch.nn.Module, inputs: Inputs, device: torch.device,
                 buffer.copy_(value)
 
 
-def _temporary_bytes(step: PlainStep, has_memory: bool) -> Tuple[Dict[str, int], int]:
-    """What operators take while they run, by signature, and of how many that is not known."""
+def _temporary_bytes(step: PlainStep, has_memory: bool) -> Tuple[Dict[str, int], List[str]]:
+    """What operators take while they run, by signature, and those of which that is not known."""
     calls = operators(step)
     found = stored_profiles.stored(calls)
     known = dict(found.temporary_bytes)
@@ -269,8 +268,8 @@ def _temporary_bytes(step: PlainStep, has_memory: bool) -> Tuple[Dict[str, int],
         if tried:
             with contextlib.suppress(OSError, MemongerError):  # they are but tried again
                 stored_profiles.keep(Profile(found.device, temporary_bytes=tried))
-    return known, len({ran.signature or str(ran.target) for ran in step.ops}.difference(known)
-                      | set(step.unsized))
+    return known, sorted({str(ran.target) for ran in step.ops if ran.signature not in known}
+                         | set(step.unsized))
 
 
 def _held_by_module(module: torch.nn.Module, optimizer: Optimizer,
