@@ -102,9 +102,10 @@ def train(request: Dict[str, Any]) -> Dict[str, Any]:
         found["infeasible"] = True
         budget = int(error.minimum_bytes * _ROOM[mode])
         call, module, found["compile_s"] = planned(budget)
+    found["apart"] = _apart(steps.numbers(call, module), plain)
     plans, taken = mt.plans(call), steps.total_bytes(call, module)
     found.update(
-        apart=_apart(steps.numbers(call, module), plain), graphs=len(plans),
+        graphs=len(plans),
         planning_s=sum(p.planning_s for p in plans), extra=max(p.overhead for p in plans),
         of_unplanned=plans[0].total_bytes / plans[0].baseline_total_bytes,
         kept=taken / (plans[0].budget_bytes or taken))
