@@ -174,6 +174,9 @@ def programs_first(search: Run) -> None:
         search.work = search.work * search.num_ops // least_ops(board.graph)
 
 
+#: In large graphs whose bytes are those of live values a chain's plan that is this share of the
+#: step's time above the bound is not beaten by a search from nothing, which takes seconds.
+CHAIN_GAP = 0.005
 #: Where annealing of a chain's plan starts, in mean costs of one recomputation: hotter loses the
 #: plan, colder goes nowhere.
 CHAIN_HEAT = 0.7
@@ -186,12 +189,15 @@ def chain(search: Run) -> None:
     37 % without, ResNet-152 at 25 % 24 and 28 %.
     """
     board, work = search.board, int(3.0 * search.work)
-    with board.walks.beside(board, work if board.is_chain else 0):
+    walks_last = search.num_ops > LARGE_OPS and board.options.storage == "live" and board.is_chain
+    with board.walks.beside(board, work if board.is_chain and not walks_last else 0):
         if has_programs(board.options) and not board.options.recompute and not board.over:
             plan = span_bound(board.reduced, board.live_budget_bytes, board.effort)
             board.raise_bound(plan.extra_s, plan.how, plan.constrained)
         if board.chain is not None:
             _follow(search, work)
+    if walks_last and board.open and not board.within(CHAIN_GAP) and search.affords_turn:
+        board.walks.improve(board, work, None)
 
 
 def _follow(search: Run, work: int) -> None:

@@ -14,7 +14,7 @@ from training_nets import residual_network
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Tensor
 from memonger.memory.storage import plan_storage
-from memonger.solve import Options, solve
+from memonger.solve import Options, auto_steps, solve
 from memonger.solve.chain import tradeoffs
 from memonger.solve.chain.plans import ChainPlans
 from memonger.solve.chain.program import Chain, decisions_of
@@ -22,6 +22,7 @@ from memonger.solve.chain.segments import Boundary, find_boundaries, segments_of
 from memonger.solve.chain.tradeoffs import Tradeoff
 from memonger.solve.effort import Effort
 from memonger.solve.search.native import PARTS, NativeSearch
+from memonger.solve.search.walks import Walks
 
 OPTIONS = Options(storage="live")
 
@@ -247,3 +248,36 @@ def test_segments_are_searched_once_for_all_budgets(monkeypatch: pytest.MonkeyPa
     assert [one.all for one in again.chain.tradeoffs] == [one.all for one in first.chain.tradeoffs]
     plans_of(graph, replace(OPTIONS, keep=(2,)))
     assert len(calls) > count
+
+
+def test_in_a_large_graph_a_search_from_nothing_comes_after_the_chain(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = residual_network(12)
+    budget = live_bytes(graph) // 2
+    asked: List[Tuple[str, bool]] = []
+    beside, improve = Walks.beside, Walks.improve
+
+    def side(self: Any, board: Any, work: int, *args: Any, **named: Any) -> Any:
+        asked.append(("beside", bool(work)))
+        return beside(self, board, work, *args, **named)
+
+    def main(self: Any, board: Any, work: int, start: Any, *args: Any, **named: Any) -> Any:
+        asked.append(("main", start is not None))
+        return improve(self, board, work, start, *args, **named)
+    monkeypatch.setattr(Walks, "beside", side)
+    monkeypatch.setattr(Walks, "improve", main)
+
+    def walks(gap: float, most_ops: int, storage: str = "live") -> List[Tuple[str, bool]]:
+        monkeypatch.setattr(auto_steps, "LARGE_OPS", most_ops)
+        monkeypatch.setattr(auto_steps, "CHAIN_GAP", gap)
+        options = Options(storage=storage, time_limit_s=5.0)
+        search = auto_steps.Run.start(graph, budget, options)
+        auto_steps.unplanned_step(search)
+        asked.clear()
+        auto_steps.chain(search)
+        return list(asked)
+
+    of_chain, late = ("main", True), ("main", False)
+    assert walks(-1.0, 10_000) == walks(-1.0, 10, "arena") == [("beside", True), of_chain]
+    assert walks(-1.0, 10) == [("beside", False), of_chain, late]
+    assert walks(1.0, 10) == [("beside", False), of_chain]
