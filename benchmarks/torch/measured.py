@@ -1,10 +1,9 @@
 """``python -m benchmarks torch --measure``: small networks, trained in this process.
 
 All methods of a network and mode take steps in turn, so that what else the machine does meets all
-alike. Extra time is the median over the rounds of a step beside the unplanned step of the same
-round. Peaks are those of the allocator's events. In mode "eager" ours, the unplanned step and
-PyTorch's budget run the traced graph node by node; checkpoints and "module" are the network without
-a compiler.
+alike. Extra time is the median over the rounds of a step beside that of the module as it is run
+without any of them: in mode "eager" without a compiler, which checkpoints are, too; under Inductor
+the unplanned step, which is plain ``torch.compile``. Peaks are those of the allocator's events.
 """
 from __future__ import annotations
 
@@ -44,14 +43,14 @@ class Way(NamedTuple):
 
 
 def ways(mode: str, profile: mt.Profile) -> Iterator[Way]:
-    """All methods, the unplanned step first."""
+    """All methods, what others are compared with first."""
     def of_blocks(change: Callable[[nn.Module], nn.Module], module: nn.Module) -> Any:
         return as_written(change(module), mode)
 
-    yield Way("unplanned", partial(memonger, budget=None, mode=mode, costs=profile,
-                                   time_limit=3.0))
     if mode == "eager":
         yield Way("module", lambda module: module)
+    yield Way("unplanned", partial(memonger, budget=None, mode=mode, costs=profile,
+                                   time_limit=3.0))
     for share, budget in zip(SHARES, TORCH_BUDGETS):
         yield Way("memonger " + share, partial(memonger, budget=share, mode=mode, costs=profile,
                                                time_limit=3.0))
@@ -136,7 +135,7 @@ def extra_times(steps: Dict[str, Callable[[], Any]], rounds: int) -> Dict[str, f
 
 
 def share_of(row: Row, base: Row) -> float:
-    """Of the unplanned total, with what exists before the step."""
+    """Of the total without a plan, with what exists before the step."""
     return (row["peak_bytes"] + row["before_bytes"]) / (base["peak_bytes"] + base["before_bytes"])
 
 

@@ -76,7 +76,7 @@ def test_small_networks_are_measured_in_turn(monkeypatch):
     monkeypatch.setattr(measured, "ways", lambda *asked: list(every(*asked))[:3])
     left = iter([9, 9, 9])
     rows = measured.rows_of("vit_b", "eager", lambda: next(left))
-    assert [row["method"] for row in rows] == ["unplanned", "module", "memonger 75%"]
+    assert [row["method"] for row in rows] == ["module", "unplanned", "memonger 75%"]
     assert rows[0]["extra"] == rows[0]["off"] == rows[1]["off"] == rows[2]["off"] == 0
     assert rows[2]["peak_bytes"] < rows[0]["peak_bytes"]
     assert abs(measured.prediction_off(rows[2])) < 1e-3
