@@ -49,9 +49,9 @@ class Program:
         """The graph's outputs."""
         with private_calls.only_operators():
             outputs = self._function(args)
-        if self._looks:
-            self._looks = False
-            self._function = self._written_out()
+            if self._looks:
+                self._looks = False
+                self._function = self._written_out()
         return outputs
 
     def _written_out(self) -> Callable[[List[Any]], Any]:
