@@ -218,7 +218,7 @@ def test_errors_are_in_plain_words_in_both_forms(in_place):
             torch._dynamo.graph_break()
             return self.layer(x)
     with pytest.raises(InputError, match="as one graph"):
-        mt.compile(Breaks(), BUDGET, "eager", in_place=in_place)(*rows())
+        mt.compile(Breaks(), BUDGET, "eager", in_place=in_place, strict=True)(*rows())
     with pytest.raises(InfeasibleBudget):
         mt.compile(chain(), "1%", "eager", in_place=in_place)(*rows())
 

@@ -52,22 +52,27 @@ def differing_branches(y):
     return torch.cond(y.sum() > 0, lambda y: y.sin(), lambda y: y.sum(0), (y,))
 
 
-@pytest.mark.parametrize("after, line, said", [
+FAILURES = [
     (wrong_size, "return y @ torch.ones(5, 2)",
      "the module fails while PyTorch traces it: RuntimeError: .*\\[2, 4\\] X \\[5, 2\\]"),
     (refuses, "raise ValueError", "ValueError\\('need 7 rows, got 2'\\)"),
+    (differing_branches, "return torch.cond", "torch.cond")]
+BREAKS = [
     (branches, "if y.sum() > 0:", "cannot read the module as one graph.*Data-dependent branching.*"
                                   "torch.cond"),
-    (reads_a_file, "open(__file__)", "cannot read the module as one graph"),
-    (differing_branches, "return torch.cond", "torch.cond")])
-@pytest.mark.parametrize("call", ["plan", "compiled"])
+    (reads_a_file, "open(__file__)", "cannot read the module as one graph")]
+
+
+@pytest.mark.parametrize("after, line, said, call", [
+    *((*failure, call) for failure in FAILURES for call in ("plan", "compiled")),
+    *((*failure, "strict") for failure in BREAKS)])
 def test_an_error_says_what_and_where(after, line, said, call):
     module, x = Layer(after), torch.ones(2, 4)
     with pytest.raises(InputError, match="(?s)" + said) as raised:
         if call == "plan":
             mt.estimate(module, (x,), mode="eager")
         else:
-            mt.compile(module, mode="eager")(x)
+            mt.compile(module, mode="eager", strict=call == "strict")(x)
     source = Path(__file__).read_text().splitlines()
     place = raised.value.args[0].partition("%s:" % __file__)[2]
     assert line in source[int(place.partition(",")[0]) - 1]

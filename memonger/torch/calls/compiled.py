@@ -31,8 +31,10 @@ from ..pytorch.module_step import (
     parameters_of,
 )
 from ..step.backend import Backend
+from ..step.parts import StepInParts, in_step
 from ..step.request import Request, requested, resolved, with_host
 from . import versions
+from .blocks import Blocks, by_blocks, paths_of
 from .tracing import clear_errors, sizes_of
 from .twin import in_place_of, original, twin_of
 
@@ -46,7 +48,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
             optimizer: Any = None, optimizer_params: Optional[Mapping[str, Any]] = None,
             dynamic: Optional[bool] = None, progress: Asked = None, in_place: bool = False,
             max_inputs: Optional[Inputs] = None, host: Union[None, str, int] = None,
-            link: Union[None, str, float] = None) -> Any:
+            link: Union[None, str, float] = None, strict: bool = False,
+            blocks: Optional[Blocks] = None) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
     Planning happens at the first call, for the inputs of that call, and again for sizes at which
@@ -76,6 +79,12 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         all smaller ones.
     host, link : optional
         As for :func:`plan`.
+    strict : bool
+        Refuse a module that PyTorch cannot read as one graph. Otherwise all its graphs are
+        planned as one step.
+    blocks : str or sequence, optional
+        Compile these parts of the module, in place, and not what is around them: a pattern of
+        paths (``"layers.*"``), paths, or the modules. The budget is that of the whole step.
 
     Returns
     -------
@@ -113,21 +122,37 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
                       time_limit=time_limit, max_clones=max_clones,
                       plan=plan, unplanned=budget is None and plan is None)
     request = with_host(request, host, link, plan)
-    backend = Backend(requested(request, costs, optimizer, optimizer_params))
     plain = original(module)
+    paths = None if blocks is None else paths_of(plain, blocks)
     unplanned = versions.unplanned_backend(request.mode)
+    kind = Backend if paths is None or request.unplanned else partial(StepInParts, module=plain)
+    backend = kind(requested(request, costs, optimizer, optimizer_params))
     if max_inputs is not None and not unplanned:
         if budget is None:
             raise InputError("max_inputs are for a budget: give one")
         backend.seen = sizes_of(plain, max_inputs, request)
         dynamic = True if dynamic is None else dynamic
+
+    def compiler(backend: Backend) -> Any:
+        return unplanned or partial(_run, backend, plain, progress=progress)
+
+    def in_parts() -> Callable[..., Any]:
+        """The call of a module of several graphs, which are planned as one from then on."""
+        several = backend if request.unplanned else StepInParts(
+            backend.request, plain, graphs=backend.graphs)
+        _BACKENDS[compiled] = several
+        asked = {"backend": compiler(several), "dynamic": dynamic}
+        return in_step(several, plain, private.compiled_call(plain, **asked), **asked)
+
     call = clear_errors(private.compiled_call(
-        plain, backend=unplanned or partial(_run, backend, plain, progress=progress),
-        fullgraph=not unplanned, dynamic=dynamic), plain)
+        plain, backend=compiler(backend), fullgraph=not unplanned, dynamic=dynamic),
+        plain, None if strict or unplanned else in_parts) if paths is None else \
+        by_blocks(plain, paths, backend, backend=compiler(backend), fullgraph=strict,
+                  dynamic=dynamic)
     again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
                     time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,
                     optimizer_params=optimizer_params, dynamic=dynamic, max_inputs=max_inputs,
-                    host=host, link=link,
+                    host=host, link=link, strict=strict, blocks=paths,
                     progress=progress if isinstance(progress, bool) else None)
     compiled = in_place_of(module, call) if in_place else \
         twin_of(plain, call, again) if isinstance(module, torch.nn.Module) else call
@@ -231,19 +256,18 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
         ``ok``, ``identical``, ``differences`` (from the mode without a plan), ``beside`` (from
         the module by itself); ``check()`` raises where they differ.
     """
-    backend = _backend(compiled)
-    mode = backend.request.mode
+    mode = _backend(compiled).request.mode
 
     def kept(net: torch.nn.Module) -> Callable[..., Any]:
         return clear_errors(private.compiled_call(net, backend=Backend(Request(
-            mode=mode, unplanned=True, kept=True)), fullgraph=True), net)
+            mode=mode, unplanned=True, kept=True))), net)
 
     return compared(
         compiled, original(module), Others(private.call_itself, partial(compile, mode=mode), kept),
         inputs, whole_number("steps", steps, 1),
-        lambda: mode == "eager" and all(graph.exact for graph in backend.graphs),
-        lambda: any(draws(node) for graph in backend.graphs
-                    for node in graph.captured.joint.graph.nodes))
+        lambda: mode == "eager" and all(graph.exact for graph in _backend(compiled).graphs),
+        lambda: any(draws(node) for graph in _backend(compiled).graphs
+                    for joint in graph.captured.joints for node in joint.graph.nodes))
 
 
 def _backend(compiled: Any) -> Backend:

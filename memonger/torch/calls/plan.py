@@ -28,6 +28,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
          host: Union[None, str, int] = None, link: Union[None, str, float] = None) -> Plan:
     """Plan the training step of a module; nothing runs.
 
+    Of a module that breaks its graph a copy runs forward once, which shares its parameters.
+
     Parameters
     ----------
     module : torch.nn.Module or function
@@ -178,6 +180,7 @@ def profile(module: Any, inputs: Inputs, mode: str = "inductor") -> Profile:
         measured on this device where that knows all operators of a step.
     """
     found = Profile()
-    measure_ops(traced(module, inputs, Request(mode=mode, unplanned=True)).captured.joint, found)
+    for joint in traced(module, inputs, Request(mode=mode, unplanned=True)).captured.joints:
+        measure_ops(joint, found)
     stored_profiles.keep(found)
     return found

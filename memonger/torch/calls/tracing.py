@@ -1,9 +1,10 @@
 """A module's training graph without a run, and errors of PyTorch's compiler in plain words."""
 from __future__ import annotations
 
+import copy
 import functools
 from dataclasses import replace
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 import torch
 
@@ -12,6 +13,7 @@ from ..pytorch import private
 from ..pytorch.module_step import Inputs, arguments, check_module, in_eval, on_device
 from ..step.backend import Backend, OnlyPlanning
 from ..step.compilation import PlannedGraph, Seen
+from ..step.parts import StepInParts, in_step
 from ..step.request import Request
 from . import versions
 from .dynamo_errors import in_one_error
@@ -53,7 +55,30 @@ def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = Tru
         inner = private.inner_error(error)
         if isinstance(inner, OnlyPlanning):
             return backend
+        if private.no_one_graph(inner):
+            return _traced_in_parts(module, args, named, backend.request)
         raise in_words(error) from (None if isinstance(inner, MemongerError) else error)
+    raise InputError("PyTorch found nothing to compile in the module")
+
+
+def _traced_in_parts(module: Any, args: Sequence[Any], named: Mapping[str, Any],
+                     request: Request) -> Backend:
+    """The backend with the graphs of a module's step as one.
+
+    What is between the graphs runs once, of a copy of the module that shares its parameters.
+    """
+    if isinstance(module, torch.nn.Module):
+        module = copy.deepcopy(module, {id(p): p for p in module.parameters()})
+    backend = StepInParts(request, module, only_plan=True)
+    call = in_step(backend, module, private.compiled_call(module, backend=backend),
+                   backend=backend)
+    try:
+        with private.whole_graphs(), torch.random.fork_rng():
+            call(*args, **named)
+    except OnlyPlanning:
+        return backend
+    except Exception as error:
+        raise in_words(error) from None
     raise InputError("PyTorch found nothing to compile in the module")
 
 
@@ -65,21 +90,29 @@ def in_words(error: Exception) -> BaseException:
     return in_one_error(error) if private.of_dynamo(inner) else error
 
 
-def clear_errors(call: Callable[..., Any], module: Any) -> Callable[..., Any]:
+def clear_errors(call: Callable[..., Any], module: Any,
+                 in_parts: Optional[Callable[[], Callable[..., Any]]] = None) -> Callable[..., Any]:
     """The compiled call of a module or function, with its name and its parameters.
 
-    memonger's own errors come without those of PyTorch's compiler around them.
+    memonger's own errors come without those of PyTorch's compiler around them. ``in_parts``: makes
+    the call of a module that PyTorch cannot read as one graph; None: that is an error.
     """
+    calls = [call]
+
     @functools.wraps(module.forward if isinstance(module, torch.nn.Module) else module)
     def run(*args: Any, **named: Any) -> Any:
         if torch.compiler.is_compiling():  # part of a larger module that is traced
             return module(*args, **named)
         try:
             with private.whole_graphs():
-                return call(*args, **named)
+                return calls[-1](*args, **named)
         except Exception as error:
-            shown = in_words(error)
-            if shown is error:
-                raise
-            raise shown from None
+            if in_parts is None or len(calls) > 1 or \
+                    not private.no_one_graph(private.inner_error(error)):
+                shown = in_words(error)
+                if shown is error:
+                    raise
+                raise shown from None
+        calls.append(in_parts())
+        return run(*args, **named)
     return run

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 import torch.fx as fx
 
@@ -54,6 +54,8 @@ class Captured:
     moves: Mapping[int, Tuple[str, int]] = field(default_factory=dict)
     value_of: Mapping[int, int] = field(default_factory=dict)
     value_nodes: Mapping[int, fx.Node] = field(default_factory=dict)
+    #: Of a step of several graphs these, one :class:`..laid.Run` for each call.
+    runs: Tuple[Any, ...] = ()
     ops_by_node: Dict[fx.Node, int] = field(init=False)
     #: Of each op that the module's own checkpoints compute again, the number of the checkpoint.
     checkpoints: Dict[int, int] = field(init=False)
@@ -67,6 +69,12 @@ class Captured:
     def sized_by_values(self) -> bool:
         """Whether a size depends on values, as those of ``x[mask]`` do."""
         return any(open_sizes(node.meta.get("val")) for node in self.joint.graph.nodes)
+
+    @property
+    def joints(self) -> List[fx.GraphModule]:
+        """The joint graphs of the step, each once."""
+        return [self.joint] if not self.runs else list(dict.fromkeys(
+            run.captured.joint for run in self.runs))
 
     def graph_now(self) -> Graph:
         """The graph at the sizes in force; see :func:`..pytorch.sizes.in_force`."""

@@ -11,6 +11,7 @@ import torch
 import torch.fx as fx
 
 from ..pytorch import private_ops
+from ..pytorch.sizes import tensors
 from . import collectives, transfers
 
 #: One storage: its identity, and its bytes: a number, or a symbol or function of the sizes.
@@ -36,7 +37,12 @@ def storages(joint: fx.GraphModule) -> Dict[fx.Node, Held]:
             return value
 
     values = [n.meta["val"] for n in joint.graph.find_nodes(op="placeholder")]
-    mode = next(v.fake_mode for v in values if isinstance(v, torch.Tensor))
+    # Of a graph without tensors among its inputs the mode is that of what it makes.
+    mode = next((v.fake_mode for v in [*values, *(
+        v for n in joint.graph.nodes for v in tensors(n.meta.get("val")))]
+        if isinstance(v, torch.Tensor)), None)
+    if mode is None:
+        return {n: [None] for n in joint.graph.nodes if n.op != "output"}
     with mode, private_ops.sizes_of_its_own(mode):
         fresh = [torch.empty_strided(v.shape, v.stride(), dtype=v.dtype, device=v.device)
                  if isinstance(v, torch.Tensor) else v for v in values]

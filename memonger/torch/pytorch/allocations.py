@@ -7,6 +7,8 @@ from typing import Any, Callable, Iterator, List, Tuple
 
 import torch
 
+from . import private_ops
+
 #: What CUDA's caching allocator rounds sizes up to.
 CUDA_GRANULE_BYTES = 512
 
@@ -37,14 +39,43 @@ def peak_bytes(step: Callable[[], Any], device: torch.device) -> int:
 
 @contextlib.contextmanager
 def allocations() -> Iterator[List[Tuple[int, int]]]:
-    """Nanoseconds of the clock and bytes of what CPU's allocator hands out and, below 0, gets back.
+    """Nanoseconds of the clock and bytes of what allocators hand out and, below 0, get back.
 
     The list is filled when the block is over.
     """
-    from torch.profiler import ProfilerActivity, profile
     events: List[Tuple[int, int]] = []
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+    with private_ops.memory_events() as found:
         yield events
-    events += sorted(((event.start_ns(), event.nbytes())
-                      for event in record.profiler.kineto_results.events()
-                      if event.name() == "[memory]"), key=lambda event: event[0])
+    events += sorted(found, key=lambda event: event[0])
+
+
+class Window:
+    """What is allocated between two moments, by the allocator's events.
+
+    What the window opens with is held until it is over, so that what goes is of the window.
+    """
+
+    def __init__(self) -> None:
+        self._opened = contextlib.ExitStack()
+        self._events: List[Tuple[int, int]] = []
+        self._held: Any = None
+
+    def begin(self, held: Any = None) -> None:
+        """Open it, unless something else is profiled."""
+        self._events, self._held = [], held
+        if not private_ops.is_profiled():
+            self._events = self._opened.enter_context(allocations())
+
+    def end(self) -> None:
+        """Close it, where it is open."""
+        self._opened.close()
+        self._held = None
+
+    def taken(self) -> Tuple[int, int, int]:
+        """Bytes left at the end of the last window, the most at a time, and for one tensor."""
+        now = most = largest = 0
+        for _, size in self._events:
+            now = max(0, now + size)
+            most, largest = max(most, now), max(largest, size)
+        self._events = []
+        return now, most, largest

@@ -132,6 +132,19 @@ def seeded(seed: int = 0) -> Iterator[None]:
         yield
 
 
+def random_states() -> Tuple[torch.Tensor, List[torch.Tensor]]:
+    """The states from which random numbers are drawn, on all devices."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state_all() \
+        if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+
+
+def set_random_states(states: Tuple[torch.Tensor, List[torch.Tensor]]) -> None:
+    """Go on from :func:`random_states`."""
+    torch.set_rng_state(states[0])
+    if states[1]:
+        torch.cuda.set_rng_state_all(states[1])
+
+
 def example_input(text: str) -> torch.Tensor:
     """``"8,512:int64"`` as a tensor: random numbers, or zeros where they are whole.
 

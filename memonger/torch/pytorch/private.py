@@ -27,6 +27,7 @@ try:
         TorchRuntimeError,
         Unsupported,
     )
+    from torch._dynamo.external_utils import wrap_inline
     from torch._dynamo.utils import get_metrics_context
     from torch._inductor.custom_graph_pass import CustomPartitionerFn
 except ImportError:  # another PyTorch than those tested: versions.py finds out before others do
@@ -43,16 +44,16 @@ _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical",
 _MANY = 1 << 30
 
 
-def run_aot(module: fx.GraphModule, inputs: Sequence[Any], compiler: Callable[..., Any],
-            partition: Callable[..., Modules],
+def run_aot(module: fx.GraphModule, inputs: Sequence[Any], forward: Callable[..., Any],
+            backward: Callable[..., Any], partition: Callable[..., Modules],
             inference: Callable[..., Any]) -> Callable[..., Any]:
-    """The callable of a Dynamo graph whose ATen graphs ``compiler`` runs.
+    """The callable of a Dynamo graph whose ATen graphs ``forward`` and ``backward`` run.
 
-    ``compiler(graph, inputs)`` gives a function of one list of arguments, :func:`boxed`, and so
+    ``forward(graph, inputs)`` gives a function of one list of arguments, :func:`boxed`, and so
     does ``inference`` of a graph in which no gradient is taken.
     """
     with torch._functorch.config.patch(enable_autograd_cache=False), _step_by_step(module):
-        return aot_autograd(fw_compiler=compiler, bw_compiler=compiler,
+        return aot_autograd(fw_compiler=forward, bw_compiler=backward,
                             inference_compiler=inference, partition_fn=partition)(module, inputs)
 
 
@@ -152,14 +153,42 @@ def compiled_call(module: Any, **options: Any) -> Callable[..., Any]:
         return compiled
     name = "_forward" if "_forward" in vars(compiled) else "forward"  # of lazy modules
     called = getattr(vars(compiled)[name], "_torchdynamo_orig_callable", None)
-    if called == module.__call__ and type(module).__call__ is torch.nn.Module.__call__:
-        setattr(compiled, name, compiled.dynamo_ctx(module._call_impl))
+    if type(module).__call__ is torch.nn.Module.__call__:
+        if called == module.__call__:
+            setattr(compiled, name, compiled.dynamo_ctx(module._call_impl))
+        elif getattr(called, "__wrapped__", None) is module:  # of PyTorch's own classes
+            setattr(compiled, name, compiled.dynamo_ctx(wrap_inline(module._call_impl)))
     return compiled.forward
 
 
 def compile_in_place(module: torch.nn.Module, call: Callable[..., Any]) -> None:
     """``call`` runs where the module is called, as after ``module.compile()``."""
     module._compiled_call_impl = call
+
+
+def compiled_inside(module: torch.nn.Module, **options: Any) -> Dict[torch.nn.Module, Any]:
+    """Compiled calls of PyTorch's own containers in a module.
+
+    Dynamo compiles the calls in a function that it cannot read, but not those of PyTorch's own
+    modules.
+    """
+    return {part: compiled_call(part, **options) for part in module.modules()
+            if part is not module and type(part).__module__.startswith("torch.nn.")
+            and type(part).forward is not torch.nn.Module.forward and any(part.children())
+            and part._compiled_call_impl is None}
+
+
+@contextlib.contextmanager
+def called_so(calls: Mapping[torch.nn.Module, Any]) -> Iterator[None]:
+    """In the block these modules are called in other ways."""
+    before = {module: module.__dict__.get("_compiled_call_impl") for module in calls}
+    for module, call in calls.items():
+        compile_in_place(module, call)
+    try:
+        yield
+    finally:
+        for module, call in before.items():
+            compile_in_place(module, call)
 
 
 def call_itself(module: torch.nn.Module) -> Callable[..., Any]:
@@ -242,6 +271,15 @@ def graph_break(error: BaseException) -> bool:
 def of_dynamo(error: BaseException) -> bool:
     """Whether Dynamo's tracing ended with the error."""
     return isinstance(error, TorchDynamoException)
+
+
+def no_one_graph(error: BaseException) -> bool:
+    """Whether Dynamo may read the module as several graphs.
+
+    Of a class whose calls it left alone before, it looks at no other module.
+    """
+    return of_dynamo(error) and not is_own_failure(error) or \
+        type(error).__name__ == "GuardOnDataDependentSymNode" or "no compiled frames" in str(error)
 
 
 def is_own_failure(error: BaseException) -> bool:

@@ -72,15 +72,42 @@ def input_positions(nodes: Sequence[fx.Node]) -> List[Optional[int]]:
 
     Arguments that lie in one memory, of which the step writes into one, are one input.
     """
-    descriptors = (_of_tensor(node.meta.get("desc")) for node in nodes)
-    return [getattr(getattr(d, "base_of", d), "idx", None) for d in descriptors]
+    return [_position(node.meta.get("desc")) for node in nodes]
+
+
+def tangent_positions(nodes: Sequence[fx.Node]) -> List[Optional[int]]:
+    """For each tangent of a joint graph of which output of the Dynamo graph it is; or None."""
+    return [_position(getattr(_of_tensor(node.meta.get("desc")), "output", None))
+            for node in nodes]
+
+
+def output_positions(joint: fx.GraphModule) -> List[Optional[int]]:
+    """For each output of a joint graph which one of the Dynamo graph it is, or lies in; or None.
+    """
+    outputs = (getattr(_of_tensor(d), "base_of", d) for d in _descriptors(joint))
+    return [_position(d) if "PlainAOTOutput" in type(_of_tensor(d)).__name__ else None
+            for d in outputs]
+
+
+def gradient_positions(joint: fx.GraphModule) -> List[Optional[int]]:
+    """For each output of a joint graph of which argument it is the gradient; None for others."""
+    return [_position(getattr(_of_tensor(d), "grad_of", None)) for d in _descriptors(joint)]
+
+
+def _descriptors(joint: fx.GraphModule) -> Sequence[Any]:
+    output = joint.graph.output_node()
+    return output.meta.get("desc") or [None] * len(output.args[0])
+
+
+def _position(descriptor: Any) -> Optional[int]:
+    """The position that a descriptor names, of an argument or an output of the Dynamo graph."""
+    found = _of_tensor(descriptor)
+    return getattr(getattr(found, "base_of", found), "idx", None)
 
 
 def written_back(joint: fx.GraphModule) -> List[bool]:
     """For each output whether it is the new value of an input (running statistics)."""
-    output = joint.graph.output_node()
-    descriptors = output.meta.get("desc") or [None] * len(output.args[0])
-    return ["InputMutation" in type(_of_tensor(item)).__name__ for item in descriptors]
+    return ["InputMutation" in type(_of_tensor(item)).__name__ for item in _descriptors(joint)]
 
 
 def _of_tensor(descriptor: Any) -> Any:

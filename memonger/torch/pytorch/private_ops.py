@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 import torch
 import torch.fx as fx
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim import optimizer as optimizers
 from torch.utils import _python_dispatch, _pytree
 from torch.utils.flop_counter import (
@@ -17,6 +18,7 @@ from torch.utils.flop_counter import (
 )
 
 try:
+    from torch._C import _profiler as profiler
     from torch._functorch import partitioners
     from torch._subclasses import FakeTensor, FakeTensorMode
     from torch._subclasses.fake_tensor import (
@@ -134,6 +136,17 @@ def storage_key(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
+def storage_reference(value: Any) -> Any:
+    """What names the storage of a tensor even when that is gone, and does not keep it.
+
+    None for what is no tensor, and for one of several storages.
+    """
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or \
+            _python_dispatch.is_traceable_wrapper_subclass(value):
+        return None
+    return StorageWeakRef(value.untyped_storage())
+
+
 def dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
     """The tensors with storages that one is made of: of a DTensor this process's shard."""
     if _python_dispatch.is_traceable_wrapper_subclass(tensor):
@@ -145,6 +158,38 @@ def dense_parts(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         yield from (tensor._indices(), tensor._values())
     else:
         yield tensor
+
+
+def made_in_graph(tensor: torch.Tensor) -> bool:
+    """Whether a compiled graph made a tensor, or nothing that takes gradients."""
+    made_by = tensor.grad_fn
+    return made_by is None or type(made_by).__name__.startswith("CompiledFunction")
+
+
+def is_profiled() -> bool:
+    """Whether a profiler of PyTorch runs."""
+    return torch._C._autograd._profiler_enabled()
+
+
+@contextlib.contextmanager
+def memory_events() -> Iterator[List[Tuple[int, int]]]:
+    """Time and bytes of each allocation in the block; the list is filled when it is over.
+
+    ``torch.profiler`` also records operators, and where the block is over while one of these runs
+    that writes its end into memory which is free by then. So none are recorded here.
+    """
+    config = profiler.ProfilerConfig(profiler.ProfilerState.KINETO, False, True, False, False,
+                                     False, profiler._ExperimentalConfig())
+    activities, found = {profiler.ProfilerActivity.CPU}, []  # type: ignore[var-annotated]
+    torch._C._autograd._prepare_profiler(config, activities)
+    torch._C._autograd._enable_profiler(config, activities,
+                                        {profiler.RecordScope.STATIC_RUNTIME_MODEL})
+    try:
+        yield found
+    finally:
+        found += [(event.start_ns(), event.nbytes())
+                  for event in torch._C._autograd._disable_profiler().events()
+                  if event.name() == "[memory]"]
 
 
 def keeps_graph() -> bool:

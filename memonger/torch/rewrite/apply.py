@@ -9,13 +9,17 @@ import torch.fx as fx
 from ...graph.in_use import graph_in_use
 from ...graph.offload import WAIT
 from ...graph.schedule import Schedule, Step, expand
-from ...graph.types import Op
+from ...graph.types import Graph, Op
 from ..capture.captured import TANGENT, Captured
 from ..capture.fusion import is_small_beside
+from ..capture.laid import joined
 from ..capture.operators import run_again
 from ..capture.written import copy_of, with_copies
 from ..pytorch import private_joint, private_ops
 from .offload import written_copy
+
+#: Says in a node's meta which value of the joint graph it is, from its first run.
+_VALUE = "memonger_value"
 
 
 def split(captured: Captured, schedule: Schedule,
@@ -31,6 +35,45 @@ def split(captured: Captured, schedule: Schedule,
     if fused:
         with_copies(forward, captured.num_forward_outputs)
     return forward, backward
+
+
+def run_twice(graph: Graph, schedule: Schedule) -> Schedule:
+    """A schedule whose forward pass runs once more, in front of backward, where it may.
+
+    So the first pass keeps the least whatever the schedule keeps, and need not know it.
+    """
+    steps = schedule.steps
+    first_late = next((i for i, s in enumerate(steps) if graph.ops[s.op].is_backward), len(steps))
+    needed: Set[int] = set()
+    for index in range(len(steps) - 1, -1, -1):
+        if index in needed or index >= first_late:
+            needed.update(s for t, s in zip(graph.ops[steps[index].op].inputs,
+                                            steps[index].sources)
+                          if 0 <= s < first_late and _again(graph, steps[s].op, t))
+    again: Dict[int, int] = {}
+
+    def moved(step: Step) -> Step:
+        return Step(step.op, tuple(
+            s + len(again) if s >= first_late else
+            again[s] if s in again and _again(graph, steps[s].op, t) else s
+            for t, s in zip(graph.ops[step.op].inputs, step.sources)))
+
+    twice = []
+    for index in sorted(needed):
+        twice.append(moved(steps[index]))
+        again[index] = first_late + len(again)
+    return Schedule((*steps[:first_late], *twice, *map(moved, steps[first_late:])))
+
+
+def _again(graph: Graph, op: int, tensor: int) -> bool:
+    """Whether a tensor is that of a second run of its op, where there is one."""
+    made = graph.ops[op]
+    return made.recomputable and made.outputs.index(tensor) not in made.kept_outputs
+
+
+def value_names(half: fx.GraphModule) -> List[str]:
+    """The inputs of a half that :func:`split` gave, each by the value that it is."""
+    return [node.meta.get(_VALUE, node.name) for node in half.graph.find_nodes(op="placeholder")]
 
 
 def tagged(captured: Captured, schedule: Optional[Schedule], inputs: Sequence[Any], fused: bool,
@@ -86,6 +129,9 @@ def usual_schedule(captured: Captured, fused: bool) -> Schedule:
     PyTorch's partitioner compute again. Random numbers are drawn once, and kept.
     """
     graph = captured.graph
+    if captured.runs:
+        own = {id(run.captured): usual_schedule(run.captured, fused) for run in captured.runs}
+        return joined(captured, [own[id(run.captured)] for run in captured.runs])
     late = captured.usually_late
     if not fused and captured.checkpoints:
         late = private_joint.usual_halves(captured.joint, captured.num_forward_outputs, False)[1]
@@ -155,6 +201,7 @@ class _Writer:
         self.kept = set()
         if again:
             run_again(made)
+        made.meta = {**made.meta, _VALUE: node.name}
         private_joint.place(made, in_backward)
         self.of_step.append(made)
 
@@ -192,6 +239,7 @@ class _Writer:
         if key not in self.view_copies:
             made = self.new.node_copy(
                 node, lambda a: self._value(a, sources, in_backward, held))
+            made.meta = {**made.meta, _VALUE: node.name}
             private_joint.place(made, in_backward)
             self.view_copies[key] = made
         return self.view_copies[key]

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 import torch
 import torch.fx as fx
 
+from ...graph.schedule import Schedule
 from ...plans.plan import Plan, Status
 from ...util.errors import InfeasibleBudget, InputError, MemongerError, PlanMismatch
 from ...util.units import budget_share, parse_budget
@@ -36,6 +37,9 @@ from .inductor import compiled, patches
 from .network import TracedNetwork
 from .planning import best_plan, knee_of, log_plan, make_plan
 from .request import Request, with_profile
+
+NO_GRADIENT = "no gradient is taken: nothing to plan; call it with gradients enabled and " \
+    "parameters that require them"
 
 
 class OnlyPlanning(Exception):
@@ -93,18 +97,14 @@ class Backend(Compilation):
                                    labels_of(names))
 
         def infer(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-            if self.only_plan:
-                raise InputError("no gradient is taken: nothing to plan; call it with gradients "
-                                 "enabled and parameters that require them")
-            if self.has_budget:
-                made.append(self._as_it_is(graph, names_in(graph, sources)))
+            made.extend(self._without_gradient(graph, names_in(graph, sources)))
             return runner(graph)
 
         count = len(self.graphs)
         try:
             if self.request.mode == "eager":
-                call = private.run_aot(module, inputs, lambda graph, _: runner(graph), partition,
-                                       infer)
+                call = private.run_aot(module, inputs, lambda graph, _: runner(graph),
+                                       self._backward(), partition, infer)
             else:
                 call = compiled(self, module, inputs, partition, original, arguments)
         finally:
@@ -171,6 +171,13 @@ class Backend(Compilation):
             value for value, source in zip(inputs, sources) if isinstance(value, torch.Tensor)
             and value.requires_grad and category_of(source) == PARAMETER])
 
+    def _without_gradient(self, graph: fx.GraphModule,
+                          names: Sequence[str]) -> List[PlannedGraph]:
+        """A graph in which no gradient is taken, where somebody asks what it takes."""
+        if self.only_plan:
+            raise InputError(NO_GRADIENT)
+        return [self._as_it_is(graph, names)] if self.has_budget else []
+
     def _as_it_is(self, graph: fx.GraphModule, names: Sequence[str]) -> PlannedGraph:
         """A graph in which no gradient is taken: nothing of it runs again."""
         request = replace(self._with_bytes(self.request, graph), plan=None, unplanned=True)
@@ -223,9 +230,18 @@ class Backend(Compilation):
                         "auto" if request.measured_s else request.costs, request.name,
                         labels)
         captured.gradient_bytes = self.gradient_bytes
+        return self._divided(captured, request, inputs, original, kwargs)
+
+    def _backward(self) -> Callable[..., Any]:
+        """What runs the backward half of a graph in eager mode."""
+        return lambda graph, _: runner(graph)
+
+    def _divided(self, captured: Captured, request: Request, inputs: Sequence[Any],
+                 original: Optional[Plan], kwargs: Mapping[str, Any]) -> private_joint.Modules:
+        """The halves of a graph by a plan of it."""
         steps = [captured]
-        if request.host_budget_bytes is not None and not request.unplanned \
-                and not captured.sized_by_values:
+        if request.host_budget_bytes is not None and not request.unplanned and \
+                not captured.sized_by_values:
             moved = with_offload(captured, request.link_bytes_per_s)
             steps = [moved, captured] if moved.moves else steps
         steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in steps]
@@ -245,11 +261,8 @@ class Backend(Compilation):
         if self.only_plan:
             raise OnlyPlanning()
         self.tell("compiling")
-        fused = request.mode == "inductor"
-        unplanned = fused and plan.method == "none"
-        if not unplanned and not captured.sized_by_values:
-            return split(captured, plan.schedule, fused)
-        return tagged(captured, None if unplanned else plan.schedule, inputs, fused, **kwargs)
+        unplanned = request.mode == "inductor" and plan.method == "none"
+        return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs)
 
     def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:
         """The request with what is stored about all ops of the graph, where it asks for no other.
@@ -269,6 +282,16 @@ class Backend(Compilation):
         if self.measures:
             self.measure(joint, self._arguments, known.device)
         return replace(request, temporary_bytes=self.known_bytes)
+
+
+def halves(captured: Captured, schedule: Optional[Schedule], mode: str, inputs: Sequence[Any],
+           kwargs: Mapping[str, Any]) -> private_joint.Modules:
+    """Forward and backward by a schedule; None: what Inductor does by itself."""
+    fused = mode == "inductor"
+    if schedule is not None and not captured.sized_by_values:
+        return split(captured, schedule, fused)
+    return tagged(captured, schedule, inputs, fused, **kwargs)
+
 
 def names_in(joint: fx.GraphModule, sources: Sequence[str]) -> List[str]:
     """Where each input of an ATen graph comes from, by the expressions of the Dynamo graph's."""
