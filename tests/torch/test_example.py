@@ -37,11 +37,12 @@ def test_a_resnet_learns_digits_the_same(example, capsys):
     assert "curves equal" in capsys.readouterr().out
 
 
-def test_two_processes_train_the_same_and_end():
+@pytest.mark.parametrize("form", [[], ["--shard"]], ids=["DDP", "FSDP2"])
+def test_two_processes_train_the_same_and_end(form):
     folder = str(Path(memonger.__file__).resolve().parents[1])
     done = subprocess.run(
         [sys.executable, str(EXAMPLE.with_name("torch_distributed.py")), "--steps", "2",
-         "--limit", "150"], capture_output=True, text=True, timeout=200,
+         "--limit", "150", *form], capture_output=True, text=True, timeout=200,
         env={**os.environ, "PYTHONPATH": folder})
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.count("planned equals unplanned") == 2

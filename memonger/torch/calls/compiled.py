@@ -100,7 +100,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         and PlanMismatch where the plan is for another network. At any call InfeasibleBudget where
         no plan fits its sizes; nothing has run then.
     """
-    check_module(module)
+    check_module(module, blocks is not None)
     if in_place and not isinstance(module, torch.nn.Module):
         raise InputError("in_place=True is for modules; of a function take what "
                          "memonger.torch.compile gives")

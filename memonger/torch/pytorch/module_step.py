@@ -36,12 +36,17 @@ def arguments(inputs: Inputs) -> Tuple[Tuple[Any, ...], Dict[str, Any]]:
                      "tensor, not %s" % shown(inputs))
 
 
-def check_module(module: Any) -> None:
-    """Raise InputError unless ``module`` is a module or a function that can be planned."""
-    if isinstance(module, torch.nn.Module) and any(
+def check_module(module: Any, by_blocks: bool = False) -> None:
+    """Raise InputError unless ``module`` is a module or a function that can be planned.
+
+    ``by_blocks``: its blocks are compiled each, and not what is around them.
+    """
+    if not by_blocks and isinstance(module, torch.nn.Module) and any(
             hasattr(part, "_get_fsdp_state") for part in module.modules()):
-        raise InputError("fully_shard (FSDP2) is not planned: its gathered parameters come and go "
-                         "in hooks that no graph shows; compile its layers without a plan")
+        raise InputError("fully_shard (FSDP2) is planned by blocks, as its gathered parameters "
+                         "come and go in hooks that no graph shows: memonger.torch.compile(module, "
+                         "budget=..., blocks=\"layers.*\", in_place=True), with the path of what "
+                         "was sharded")
     if isinstance(module, type):  # torch.compile would compile all modules of this class
         raise InputError("the module must be an instance, and this is the class %s: plan %s(...)"
                          % (module.__name__, module.__name__))
