@@ -56,13 +56,13 @@ test-cu112: $(VENV)/.tests $(VENV).cu112/.made
 # memonger/util/version.py names.
 test-torch: $(VENV).torch/.made
 	$(VENV).torch/bin/python plugins/build.py --core
-	$(VENV).torch/bin/python -m pytest tests/torch $(PYTEST_ARGS)
+	$(VENV).torch/bin/python -m pytest -n $(JOBS) tests/torch $(PYTEST_ARGS)
 
 $(VENV).torch/.made: tools/make_environment.sh
 	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
 	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 "numpy>=1.24" "highspy>=1.10" \
 		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
-		scikit-learn transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
+		pytest-xdist scikit-learn transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
 	@touch $@
 
 # Of torchtitan's needs only those that it imports: all of them hold packages for GPUs.
