@@ -24,7 +24,7 @@ import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
 from memonger.graph.schedule import expand
 from memonger.plans.consistency import contradictions
-from memonger.torch.step import inductor
+from memonger.torch.step import backend, inductor
 from memonger.torch.step.request import Request
 
 
@@ -72,6 +72,31 @@ def test_code_has_as_many_clones_as_the_plan():
         numbers = trained(step, module, x)
     assert codes[-1].count(".convolution(") == len(readers)
     assert same(numbers, trained(mt.compile(twin), twin, x))
+
+
+def test_in_depth_no_product_waits_for_its_sum(monkeypatch):
+    """The output layer's weight is the embedding's: both gradients are one call otherwise."""
+    module, x = Attention(), sentences()
+    twin = copy.deepcopy(module)
+    plain, best_plan = mt.plan(module, x, "100%"), backend.best_plan
+
+    def refusing(networks):
+        if networks[0].captured.plain_pool_bytes is None:
+            raise InfeasibleBudget("too little", 1, 2)
+        return best_plan(networks)
+    monkeypatch.setattr(backend, "best_plan", refusing)
+    step = mt.compile(module, "90%", costs="reference")
+    numbers = trained(step, module, x)
+    monkeypatch.undo()
+    [plan] = mt.plans(step)
+    assert plan.schedule.recomputed() and plan.total_bytes <= plan.budget_bytes
+    assert plan.baseline_total_bytes == plain.baseline_total_bytes
+    total, before = plan.graph.ops[-1], plain.graph.ops[-1]
+    assert (total.kind, before.kind) == ("aten.sub.Tensor", "aten.add.Tensor")
+    made = [plan.graph.ops[plan.graph.tensors[t].producer].kind for t in total.inputs]
+    assert "aten.mm.default" in made
+    for one, other in zip(numbers, trained(mt.compile(twin), twin, x)):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_convolutions_that_run_again_leave_the_layouts_of_gradients_alone():

@@ -44,6 +44,8 @@ class Captured:
     temporaries: Dict[int, Callable[[], int]]
     #: Under Inductor the names of what its backward runs without a plan.
     usually_late: Set[str] = field(default_factory=set)
+    #: What the plain step takes without a plan, of one in depth (:mod:`..rewrite.in_depth`).
+    plain_pool_bytes: Optional[int] = None
     #: What the optimizer holds, where one is named.
     optimizer_bytes: Optional[int] = None
     #: Of gradients that exist before the step, which it adds to.

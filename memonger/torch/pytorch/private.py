@@ -10,6 +10,7 @@ import logging
 import os
 import traceback
 import warnings
+from types import MappingProxyType
 from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Sequence, Set
 
 import torch
@@ -65,17 +66,20 @@ def boxed(function: Callable[[List[Any]], Any]) -> Callable[[List[Any]], Any]:
 
 
 def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
-                 patches: Mapping[str, Any], tried: bool = False) -> Callable[..., Any]:
+                 patches: Mapping[str, Any], tried: bool = False,
+                 lowering: Mapping[str, Any] = MappingProxyType({})) -> Callable[..., Any]:
     """The same, compiled by Inductor with ``patches`` of its configuration.
 
     ``tried``: the compilation that goes on will run a step. Backward is then compiled at once: on a
     GPU autograd runs it in a thread of its own, which would wait for this compilation to end.
+    ``lowering``: configuration for both halves, known when the graph is divided.
     """
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def compile_half(graph: fx.GraphModule, arguments: Sequence[Any], **kwargs: Any) -> Any:
         alike = tried and kwargs.get("is_backward", False) and _has_no_layouts_unplanned(graph)
-        with torch._inductor.config.patch({"layout_optimization": False} if alike else {}):
+        with torch._inductor.config.patch({
+                **lowering, **({"layout_optimization": False} if alike else {})}):
             return compile_fx_inner(graph, arguments, **kwargs)
 
     # A hit in AOTAutograd's cache would leave out the partitioner; Inductor's own cache stays.

@@ -308,6 +308,17 @@ def cudnn_serves(given: List[Any], epsilon: float) -> bool:
         torch._C._BatchNormBackend.Cudnn
 
 
+def few_reads() -> Dict[str, Any]:
+    """Inductor's configuration under which that is one buffer."""
+    return {"realize_reads_threshold": 1}
+
+
+def configured(options: Mapping[str, Any]) -> Any:
+    """In the block Inductor's configuration has these values."""
+    from torch._inductor import config
+    return config.patch(dict(options))
+
+
 def is_pointwise(node: fx.Node) -> bool:
     """Whether each element of the node's value depends on one element of each operand."""
     return torch.Tag.pointwise in getattr(node.target, "tags", ()) or is_random(node)

@@ -18,7 +18,7 @@ from ..capture.costs import ROOFLINES
 from ..capture.layouts import mark_layouts
 from ..capture.optimizer_moment import with_optimizer
 from ..capture.reading import read
-from ..pytorch import private, private_joint, private_sizes
+from ..pytorch import private, private_joint, private_ops, private_sizes
 from ..pytorch.module_step import gradient_bytes
 from ..pytorch.optimizer import OptimizerBytes
 from ..pytorch.sizes import Symbols
@@ -26,6 +26,7 @@ from ..rewrite.apply import kept_whole, split, tagged
 from ..rewrite.batch_norm import choose_batch_norms
 from ..rewrite.dropout import divide_dropout
 from ..rewrite.eager import runner
+from ..rewrite.in_depth import with_products_apart
 from ..rewrite.loss_layers import with_chunks
 from ..rewrite.offload import with_offload
 from ..rewrite.pool_indices import narrow_indices
@@ -94,7 +95,7 @@ class Backend(Compilation):
             names = names_in(joint, sources)
             return self._partition(joint, joint_inputs, num_fwd_outputs,
                                    list(map(category_of, names)), kwargs, original,
-                                   labels_of(names))
+                                   labels_of(names), deeper=True)
 
         def infer(graph: fx.GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
             made.extend(self._without_gradient(graph, names_in(graph, sources)))
@@ -213,7 +214,7 @@ class Backend(Compilation):
     def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
                    categories: Sequence[str], kwargs: Mapping[str, Any],
                    original: Optional[Plan] = None,
-                   labels: Sequence[str] = ()) -> private_joint.Modules:
+                   labels: Sequence[str] = (), deeper: bool = False) -> private_joint.Modules:
         if self.normalize:
             private_joint.normalize(joint)
             if self.request.mode == "eager":
@@ -225,20 +226,38 @@ class Backend(Compilation):
         if self.request.kept:
             return kept_whole(joint, inputs, num_forward_outputs, **kwargs)
         request = self._with_bytes(self.request, joint)
-        captured = read(joint, num_forward_outputs, categories, request.mode == "inductor",
-                        request.measured_s, request.temporary_bytes,
-                        "auto" if request.measured_s else request.costs, request.name,
-                        labels)
-        captured.gradient_bytes = self.gradient_bytes
-        return self._divided(captured, request, inputs, original, kwargs)
+        fused = request.mode == "inductor"
+
+        def captured_of(graph: fx.GraphModule) -> Captured:
+            found = read(graph, num_forward_outputs, categories, fused,
+                         request.measured_s, request.temporary_bytes,
+                         "auto" if request.measured_s else request.costs, request.name, labels)
+            found.gradient_bytes = self.gradient_bytes
+            return found
+
+        def in_depth() -> Captured:
+            with private_ops.configured(private_ops.few_reads()):
+                found = captured_of(with_products_apart(joint))
+            found.plain_pool_bytes = TracedNetwork(captured, request).as_written_bytes
+            return with_optimizer(found, self.optimizer_takes, request.plan)
+
+        captured = captured_of(joint)
+        deeper = deeper and fused and not request.unplanned and not captured.sized_by_values \
+            and original is None
+        return self._divided(captured, request, inputs, original, kwargs,
+                             in_depth if deeper else None)
 
     def _backward(self) -> Callable[..., Any]:
         """What runs the backward half of a graph in eager mode."""
         return lambda graph, _: runner(graph)
 
     def _divided(self, captured: Captured, request: Request, inputs: Sequence[Any],
-                 original: Optional[Plan], kwargs: Mapping[str, Any]) -> private_joint.Modules:
-        """The halves of a graph by a plan of it."""
+                 original: Optional[Plan], kwargs: Mapping[str, Any],
+                 in_depth: Optional[Callable[[], Captured]] = None) -> private_joint.Modules:
+        """The halves of a graph by a plan of it.
+
+        ``in_depth``: its other form, where it has one.
+        """
         steps = [captured]
         if request.host_budget_bytes is not None and not request.unplanned and \
                 not captured.sized_by_values:
@@ -247,16 +266,31 @@ class Backend(Compilation):
         steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in steps]
         captured = steps[0]
         fingerprint = captured.graph.fingerprint
-        key = fingerprint, self.tightened.get(fingerprint, 0)
+        key = fingerprint, max(self.tightened.values(), default=0)
         if key not in self._plans:
             request = self._at_knee(captured, request)
-            self._plans[key] = best_plan([TracedNetwork(step, request, key[1], original)
-                                           for step in steps])
+            given = request.plan
+            if in_depth and given is not None and given.graph.fingerprint != fingerprint:
+                found = in_depth()
+                steps = [found] if given.graph.fingerprint == found.graph.fingerprint else steps
+            networks = [TracedNetwork(step, request, key[1], original) for step in steps]
+            try:
+                self._plans[key] = best_plan(networks)
+            except InfeasibleBudget:
+                if in_depth is None:
+                    raise
+                steps = [in_depth()]
+                self._plans[key] = best_plan([replace(networks[0], captured=steps[0])])
         plan = self._plans[key]
         if not request.unplanned and not any(plan is told for told in self._told):
             self._told.append(plan)
             log_plan(plan, bool(key[1]))
+        if in_depth and all(s.graph.fingerprint != plan.graph.fingerprint for s in steps):
+            steps = [in_depth()]
         captured = next(s for s in steps if s.graph.fingerprint == plan.graph.fingerprint)
+        self.lowering.clear()
+        if captured.plain_pool_bytes is not None:
+            self.lowering.update(private_ops.few_reads())
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:
             raise OnlyPlanning()

@@ -85,6 +85,8 @@ class Compilation:
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Mapping[str, int] = {}
         self.seen = Seen()
+        #: Inductor's configuration for the graph that was divided last.
+        self.lowering: Dict[str, Any] = {}
         #: What ops take besides their results while they run, in eager mode, by signature.
         self.known_bytes = dict(request.temporary_bytes)
         self._started_s = time.perf_counter()

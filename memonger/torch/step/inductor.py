@@ -40,7 +40,7 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
         try:
             call = private.run_inductor(copy.deepcopy(module), inputs, patches(
                 compilation.request, partition, compilation.tightened, original),
-                tried=not compilation.request.unplanned)
+                tried=not compilation.request.unplanned, lowering=compilation.lowering)
         except Exception as error:
             inner = private.inner_error(error)
             if isinstance(inner, InfeasibleBudget):

@@ -81,7 +81,8 @@ class TracedNetwork(Network):
     @cached_property
     def unplanned(self) -> Footprint:
         """The network's step without a plan; a plan's file predicts one that keeps everything."""
-        pool_bytes = self.original.baseline_pool_bytes if self.original else self.as_written_bytes
+        pool_bytes = self.original.baseline_pool_bytes if self.original else \
+            self.captured.plain_pool_bytes or self.as_written_bytes
         kept = self.pool_bytes(expand(self.graph, {}))
         return Footprint(pool_bytes, self.outside_bytes, kept if kept != pool_bytes else None)
 

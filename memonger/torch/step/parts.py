@@ -267,7 +267,8 @@ class StepInParts(Backend):
         return code.call
 
     def _divided(self, captured: Captured, request: Request, inputs: Sequence[Any],
-                 original: Optional[Plan], kwargs: Mapping[str, Any]) -> private_joint.Modules:
+                 original: Optional[Plan], kwargs: Mapping[str, Any],
+                 in_depth: Optional[Callable[[], Captured]] = None) -> private_joint.Modules:
         part, schedule = self._compiling
         assert part is not None
         if request.mode == "inductor" and part.fused is None:

@@ -111,7 +111,8 @@ def _planned(network: TracedNetwork, request: Request, started_s: float) -> Plan
         fits = network.as_written_bytes <= allowed.pool_bytes
     # What the mode does by itself.
     unplanned = _plan_of(network, wanted, network.as_written, started_s, budget_bytes, "none",
-                         Status.FEASIBLE if network.original else Status.NOT_NEEDED)
+                         Status.FEASIBLE if network.original or network.captured.plain_pool_bytes
+                         else Status.NOT_NEEDED)
     if request.unplanned or fits and not request.recompute:
         return unplanned
     if network.captured.checkpoints and wanted.given is None:

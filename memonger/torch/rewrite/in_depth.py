@@ -1,0 +1,36 @@
+"""A step for budgets that its plain form cannot meet: Inductor then holds less, and computes more.
+
+* A sum with a matrix product that is there long before it is computed by itself. As one call with
+  the sum, as Inductor has it, what the product reads would live until the sum: the gradient of the
+  scores all through backward, where the embedding's weight is the output layer's.
+* A value made of more than one buffer is written, and not made in each kernel that reads it, which
+  would hold all these buffers (:func:`..pytorch.private_ops.few_reads`).
+"""
+from __future__ import annotations
+
+import torch
+import torch.fx as fx
+
+from ..capture.fusion import sums_with_products
+from ..pytorch import private_joint
+from ..pytorch.sizes import hint, tensor_bytes
+
+
+def with_products_apart(joint: fx.GraphModule) -> fx.GraphModule:
+    """A copy of the joint graph in which no such sum waits, where what it waits for is larger."""
+    apart = private_joint.copied(joint)
+    nodes = list(apart.graph.nodes)
+    place = {node: number for number, node in enumerate(nodes)}
+    for total, product in sums_with_products(nodes).items():
+        other = next(a for a in total.args if a is not product)
+        read_bytes = sum(_bytes_of(operand) for operand in product.all_input_nodes)
+        if place[other] > place[product] and read_bytes > _bytes_of(product):
+            # No pattern of a product and a sum, and the same numbers.
+            total.target = torch.ops.aten.sub.Tensor
+            total.args, total.kwargs = (other, product), {"alpha": -1}
+    apart.recompile()
+    return apart
+
+
+def _bytes_of(node: fx.Node) -> int:
+    return hint(tensor_bytes(node.meta["val"]))
