@@ -31,7 +31,7 @@ def torch_budget(module: nn.Module, share: float, mode: str) -> Any:
                                            enable_autograd_cache=False):
             if mode == "inductor":
                 return private.run_inductor(graph, inputs, {"fx_graph_cache": False})
-            return private.run_aot(graph, inputs, runner,
+            return private.run_aot(graph, inputs, runner, runner,
                                    private_joint.partitioners.min_cut_rematerialization_partition,
                                    runner)
     return torch.compile(module, backend=backend, fullgraph=True)
