@@ -142,7 +142,7 @@ def memory_snapshot(plan: Plan) -> Dict[str, Any]:
     Returns
     -------
     dict
-        As ``torch.cuda.memory._snapshot()`` gives, with the operator, and its module in the place
+        As PyTorch's own snapshot of a GPU's memory, with the operator, and its module in the place
         of a file, as the frame of each event.
     """
     return report.memory_snapshot(plan)

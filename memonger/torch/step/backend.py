@@ -276,11 +276,14 @@ class Backend(Compilation):
             networks = [TracedNetwork(step, request, key[1], original) for step in steps]
             try:
                 self._plans[key] = best_plan(networks)
-            except InfeasibleBudget:
+            except InfeasibleBudget as plainly:
                 if in_depth is None:
                     raise
                 steps = [in_depth()]
-                self._plans[key] = best_plan([replace(networks[0], captured=steps[0])])
+                try:
+                    self._plans[key] = best_plan([replace(networks[0], captured=steps[0])])
+                except InfeasibleBudget as deeply:
+                    raise min((plainly, deeply), key=lambda e: e.minimum_bytes) from None
         plan = self._plans[key]
         if not request.unplanned and not any(plan is told for told in self._told):
             self._told.append(plan)
@@ -296,7 +299,8 @@ class Backend(Compilation):
             raise OnlyPlanning()
         self.tell("compiling")
         unplanned = request.mode == "inductor" and plan.method == "none"
-        return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs)
+        return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs,
+                      self.by_marks)
 
     def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:
         """The request with what is stored about all ops of the graph, where it asks for no other.
@@ -319,10 +323,13 @@ class Backend(Compilation):
 
 
 def halves(captured: Captured, schedule: Optional[Schedule], mode: str, inputs: Sequence[Any],
-           kwargs: Mapping[str, Any]) -> private_joint.Modules:
-    """Forward and backward by a schedule; None: what Inductor does by itself."""
+           kwargs: Mapping[str, Any], by_marks: bool = False) -> private_joint.Modules:
+    """Forward and backward by a schedule; None: what Inductor does by itself.
+
+    ``by_marks``: PyTorch's own split divides the graph.
+    """
     fused = mode == "inductor"
-    if schedule is not None and not captured.sized_by_values:
+    if schedule is not None and not captured.sized_by_values and not by_marks:
         return split(captured, schedule, fused)
     return tagged(captured, schedule, inputs, fused, **kwargs)
 
