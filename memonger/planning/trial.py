@@ -21,9 +21,8 @@ MARGINS = (0.99, 0.93)
 
 def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
                        used_bytes: Callable[[Code, Plan], Optional[int]],
-                       given: Optional[Plan] = None, advice: str = "",
-                       other: Callable[[Plan], Optional[Code]] = lambda plan: None
-                       ) -> Tuple[Code, Optional[Plan]]:
+                       given: Optional[Plan] = None,
+                       advice: str = "") -> Tuple[Code, Optional[Plan]]:
     """Code that keeps its plan's budget, and the plan with the bytes that the code takes.
 
     Parameters
@@ -38,9 +37,6 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
         A plan that must not be made again.
     advice : str
         What else a user can do, to be added to a refusal.
-    other : callable
-        From a plan whose code takes too much to code of another form that runs it, too; None where
-        there is none. The smaller one is kept.
 
     Raises
     ------
@@ -55,14 +51,10 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
         budget, used = plan.budget_bytes, used_bytes(code, plan)
         if used is None:
             return code, plan
-        predicted, outside_bytes = plan.pool_bytes, sum(plan.fixed_bytes.values())
-        left = budget - outside_bytes
-        second = other(plan) if used > left else None
-        second_used = None if second is None else used_bytes(second, plan)
-        if second is not None and second_used is not None and second_used < used:
-            code, used = second, second_used
         measured = replace(plan, planned=replace(
             plan.planned, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes))
+        predicted, outside_bytes = plan.pool_bytes, sum(plan.fixed_bytes.values())
+        left = budget - outside_bytes
         if used <= left:
             return code, measured
         share = budget_share(plan.options.get("budget")) or 0.0

@@ -50,19 +50,6 @@ def test_code_within_the_budget_is_tried_once():
     assert plan.planned == Footprint(999, OUTSIDE, 1000)
 
 
-@pytest.mark.parametrize("taken,code,pool_bytes", [
-    (990, "other", 990), (1150, "code 2", 980), (None, "code 2", 980)])
-def test_code_of_another_form_is_tried_where_the_first_takes_too_much(taken, code, pool_bytes):
-    compiler = Compiler(1250, 980)
-    bytes_of = {"code 1": 1250, "code 2": 980, "other": taken}
-    found, plan = code_within_budget(
-        compiler.make, lambda made, _: bytes_of[made],
-        other=lambda plan: "other" if taken else None)
-    assert (found, plan.pool_bytes) == (code, pool_bytes)
-    first = int(1000 * 1000 / min(1250, taken or 1250) * MARGINS[0])
-    assert compiler.allowed[1:] == ([] if code == "other" else [first])
-
-
 def test_what_code_takes_beyond_its_plan_is_taken_off_the_next_budget():
     compiler = Compiler(1250, 1001, 900)
     code, plan = compiler.within_budget()

@@ -299,8 +299,7 @@ class Backend(Compilation):
             raise OnlyPlanning()
         self.tell("compiling")
         unplanned = request.mode == "inductor" and plan.method == "none"
-        return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs,
-                      self.by_marks)
+        return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs)
 
     def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:
         """The request with what is stored about all ops of the graph, where it asks for no other.
@@ -323,13 +322,10 @@ class Backend(Compilation):
 
 
 def halves(captured: Captured, schedule: Optional[Schedule], mode: str, inputs: Sequence[Any],
-           kwargs: Mapping[str, Any], by_marks: bool = False) -> private_joint.Modules:
-    """Forward and backward by a schedule; None: what Inductor does by itself.
-
-    ``by_marks``: PyTorch's own split divides the graph.
-    """
+           kwargs: Mapping[str, Any]) -> private_joint.Modules:
+    """Forward and backward by a schedule; None: what Inductor does by itself."""
     fused = mode == "inductor"
-    if schedule is not None and not captured.sized_by_values and not by_marks:
+    if schedule is not None and not captured.sized_by_values:
         return split(captured, schedule, fused)
     return tagged(captured, schedule, inputs, fused, **kwargs)
 

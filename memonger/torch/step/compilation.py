@@ -84,8 +84,6 @@ class Compilation:
         self.graphs: List[PlannedGraph] = []
         #: Bytes that a plan's pool may take after a trial, by the graph's fingerprint.
         self.tightened: Mapping[str, int] = {}
-        #: PyTorch's own split divides a planned step, by marks of what runs again.
-        self.by_marks = False
         self.seen = Seen()
         #: Inductor's configuration for the graph that was divided last.
         self.lowering: Dict[str, Any] = {}

@@ -33,14 +33,13 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
     given = compilation.request.plan
 
     def make(most_bytes: Mapping[str, int]) -> Tuple[Callable[..., Any], Optional[Plan]]:
-        if most_bytes and not compilation.by_marks:
+        if most_bytes:
             compilation.tell("planning again for less, as the code takes more than the plan says")
         compilation.tightened = most_bytes
         del graphs[before:]
         try:
             call = private.run_inductor(copy.deepcopy(module), inputs, patches(
-                compilation.request, partition, compilation.tightened, original,
-                compilation.by_marks),
+                compilation.request, partition, compilation.tightened, original),
                 tried=not compilation.request.unplanned, lowering=compilation.lowering)
         except Exception as error:
             inner = private.inner_error(error)
@@ -56,35 +55,22 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
         used = trial_bytes(call, arguments, written_positions(graphs[-1].captured.joint))
         return used and max(used, pool_at_optimizer(plan.graph))
 
-    def by_marks(plan: Plan) -> Optional[Callable[..., Any]]:
-        """The plan as PyTorch's own split runs it, which makes an op again once at most."""
-        again = plan.schedule.recomputed()
-        if plan.method == "none" or len(set(again)) < len(again):
-            return None
-        compilation.by_marks = True
-        try:
-            return make(compilation.tightened)[0]
-        finally:
-            compilation.by_marks = False
-
     try_here = "let memonger.torch.compile(module, budget=...) try its code, or " if given else ""
     call, plan = code_within_budget(
-        make, used_bytes, given, ", or %sask for mode=\"eager\", whose peaks are exact" % try_here,
-        by_marks)
+        make, used_bytes, given, ", or %sask for mode=\"eager\", whose peaks are exact" % try_here)
     if plan is not None:
         graphs[-1].plan = plan
     return call
 
 
 def patches(request: Request, partition: Callable[..., private_joint.Modules],
-            tightened: Mapping[str, int], original: Optional[Plan] = None,
-            by_marks: bool = False) -> Dict[str, Any]:
+            tightened: Mapping[str, int], original: Optional[Plan] = None) -> Dict[str, Any]:
     """Inductor's configuration under a plan.
 
     ``reorder_for_peak_memory`` stays on: no planned network that was measured takes less without it
     (docs/torch.md has figures).
     """
-    partitioner = private.Partitioner(partition, cache_key(request, tightened, original, by_marks))
+    partitioner = private.Partitioner(partition, cache_key(request, tightened, original))
     return {"custom_partitioner_fn": partitioner,
             **({} if request.unplanned else private.LEAST_LIVE)}
 
@@ -99,7 +85,7 @@ def _sources() -> bytes:
 
 
 def cache_key(request: Request, tightened: Mapping[str, int],
-              original: Optional[Plan] = None, by_marks: bool = False) -> str:
+              original: Optional[Plan] = None) -> str:
     """Names in Inductor's caches all that decides a plan: sources, budget, costs, decisions."""
     digest = hashlib.sha256(_sources())
     decisions = request.plan.schedule if request.plan else None
@@ -108,8 +94,7 @@ def cache_key(request: Request, tightened: Mapping[str, int],
                         tuple(request.recompute), request.unplanned, request.kept, request.costs,
                         sorted(request.measured_s.items()),
                         sorted(request.temporary_bytes.items()), sorted(tightened.items()),
-                        decisions, by_marks,
-                        original and original.baseline_pool_bytes)).encode())
+                        decisions, original and original.baseline_pool_bytes)).encode())
     if request.costs == "auto":
         digest.update(stored_profiles.fingerprint().encode())
     return digest.hexdigest()
