@@ -1,18 +1,16 @@
 """DistributedDataParallel on loopback, two processes: planned equals unplanned."""
 from __future__ import annotations
 
-import socket
-import time
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as processes
 import torch.nn as nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch_processes import run_two
 
 import memonger.torch as mt
 from memonger.torch.pytorch.module_step import bytes_before, gradient_bytes
@@ -75,15 +73,5 @@ def test_of_a_sharded_parameter_a_process_counts_its_shard(rank_of_two):
 
 @pytest.mark.parametrize("split", [False, True], ids=["whole", "DDPOptimizer"])
 def test_two_processes_train_as_without_a_plan(tmp_path, split):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    workers = processes.spawn(train, (port, str(tmp_path), split), nprocs=2, join=False)
-    deadline_s = time.monotonic() + LIMIT_S
-    try:
-        while not workers.join(1.0):
-            assert time.monotonic() < deadline_s, "the workers do not end"
-    finally:
-        for worker in workers.processes:
-            worker.kill()
+    run_two(train, str(tmp_path), split, limit_s=LIMIT_S)
     assert [(tmp_path / rank).read_text() for rank in "01"] == ["same", "same"]

@@ -3,8 +3,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import time
 
 import pytest
 import torch
@@ -14,6 +12,7 @@ import torch.multiprocessing as processes
 import torch.nn as nn
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.fsdp import fully_shard
+from torch_processes import run_two
 
 import memonger.torch as mt
 from memonger.torch.pytorch.allocations import peak_bytes
@@ -140,30 +139,16 @@ def be_left_alone(rank, port):
         stepped(net, optimizer, x)
 
 
-def run(work, *arguments):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    workers = processes.spawn(work, (port, *arguments), nprocs=2, join=False)
-    deadline_s = time.monotonic() + LIMIT_S
-    try:
-        while not workers.join(1.0):
-            assert time.monotonic() < deadline_s, "the workers do not end"
-    finally:
-        for worker in workers.processes:
-            worker.kill()
-
-
 @pytest.mark.parametrize("shard_first", [False, True], ids=["compile first", "shard first"])
 def test_ranks_train_bit_for_bit_within_the_budget_of_a_rank(shard_first):
-    run(train, shard_first)
+    run_two(train, shard_first, limit_s=LIMIT_S)
 
 
 def test_a_checkpoint_resumes_to_the_same_numbers(tmp_path):
-    run(resume, str(tmp_path))
+    run_two(resume, str(tmp_path), limit_s=LIMIT_S)
 
 
 def test_a_killed_process_ends_the_job():
     with pytest.raises((processes.ProcessExitedException, processes.ProcessRaisedException),
                        match="SIGKILL|onnection"):
-        run(be_left_alone)
+        run_two(be_left_alone, limit_s=LIMIT_S)
