@@ -91,6 +91,7 @@ docs: $(VENV)/.made
 
 pictures: demo
 	cp out/memory_cap.png docs/pictures/memory_cap.png
+	$(VENV)/bin/python -m benchmarks picture
 	$(VENV)/bin/memonger report out/plan.json --graph docs/pictures/plan.png
 	cd out && $(abspath $(VENV))/bin/python ../tools/run_notebook.py ../examples/plan_tour.ipynb
 
@@ -110,7 +111,7 @@ wheel:
 
 tables: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks --published --methods auto:exact,auto:all --jobs 2 \
-		-o out/published --update docs/RESULTS.md --update docs/RESULTS_MORE.md
+		-o out/published --update docs/RESULTS.md
 	$(VENV)/bin/python -m benchmarks --methods mxnet,mirror,sublinear,chen,ogc,auto:none,auto:exact \
 		--budgets 50,25 --jobs 2 -o out/methods --update docs/RESULTS.md
 	$(VENV)/bin/python -m benchmarks ablation
@@ -119,7 +120,7 @@ tables: $(VENV)/.installed
 tables-measured: $(VENV)/.installed
 	$(VENV)/bin/python -m benchmarks --published --methods auto:exact --measure \
 		--measure-memory 1700MB --measure-batch 4 --time-limit 5 -o out/measured \
-		--update docs/RESULTS.md --update docs/RESULTS_MORE.md
+		--update docs/RESULTS.md
 	$(VENV)/bin/python -m benchmarks --process densenet121 dmlc_resnet50 googlenet inception_v3 \
 		lstm_lm_200 mobilenet_v2 resnet50 transformer unet vgg16 --time-limit 3
 

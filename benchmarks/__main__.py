@@ -15,6 +15,7 @@
   python -m benchmarks torch-gpu                       PyTorch: step time and peak on a device
   python -m benchmarks torch-models                    PyTorch: sixty models of other packages
   python -m benchmarks distributed                     PyTorch: ranks of many, with torchtitan
+  python -m benchmarks picture                         memory against extra time, as a picture
   python -m benchmarks --list                          the networks
 """
 from __future__ import annotations
@@ -74,6 +75,9 @@ def _run(words: List[str], args: argparse.Namespace) -> int:
     if words[:1] == ["distributed"]:
         from . import distributed
         return distributed.main(_options("distributed", distributed, words[1:]))
+    if words[:1] == ["picture"]:
+        from . import picture
+        return picture.main(_options("picture", picture, words[1:]))
     from .mxnet import run
     parser = Parser(prog="python -m benchmarks", description=__doc__,
                     formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -78,12 +78,17 @@ def _measured(gpu: Gpu, options: argparse.Namespace) -> int:
 
 
 def table(found: Sequence[Row]) -> str:
-    """The times as Markdown."""
+    """Shares of a copy's speed as Markdown, and that speed: a row for each kernel."""
+    columns = list(dict.fromkeys((row.dtype, row.size_bytes) for row in found if row.dtype))
+    copies = {row.size_bytes: "%.0f GB/s" % (row.copy_bytes_per_s / 1e9) for row in found}
+    shares = {(row.kernel, row.dtype, row.size_bytes): "%.0f %%" % (100 * row.share)
+              for row in found}
     return markdown(
-        ("kernel", "type", "array", "time", "GB/s", "of copy"), "<<>>>>",
-        [(row.kernel, row.dtype, "%d MB" % (row.size_bytes // MEGABYTE),
-          "%.1f us" % (1e6 * row.time_s), "%.0f" % (row.moved_bytes / row.time_s / 1e9),
-          "%.0f %%" % (100 * row.share)) for row in found])
+        ("kernel", *("%s, %d MB" % (dtype, size // MEGABYTE) for dtype, size in columns)),
+        "<" + ">" * len(columns),
+        [("copy", *(copies[size] for _, size in columns)),
+         *((kernel, *(shares.get((kernel, *column), "") for column in columns))
+           for kernel in dict.fromkeys(row.kernel for row in found if row.dtype))])
 
 
 def _commit() -> str:

@@ -16,10 +16,9 @@ from .published import Published
 #: Header cells, and the sides they are aligned to.
 _COMPARISON = (("network", "batch", "method", "target", "pool", "total", "total cut", "overhead",
                 "bound", "planning", "status"), "<><<>>>>>><")
-_PUBLISHED = (("published", "network", "batch", "of", "their cut", "their overhead",
-               "ours: exact", "all", "bound", "planning", "verdict"), "<<><>>>>>><")
-_SUMMARY = (("network (batch)", "published by", "memory cut", "their overhead",
-             "ours: measured", "predicted (variants)", "bound", "planning"), "<<>>>>>>")
+_PUBLISHED = (("published by", "network (batch)", "memory cut", "their extra time",
+               "ours: measured", "predicted (variants)", "bound", "planning", "verdict"),
+              "<<>>>>>><")
 _MEASURED = (("network", "method", "target", "batch", "unplanned: measured", "predicted",
               "planned: measured", "predicted", "step time: measured", "predicted",
               "planned step"), "<<<>>>>>>>>")
@@ -98,57 +97,32 @@ def beside(rows: Sequence[Row]) -> List[Beside]:
     return [Beside(published, found) for published, found in groups.items()]
 
 
-def published_cells(rows: Sequence[Row]) -> Cells:
-    """One line for each published row."""
-    cells: Cells = []
-    for group in beside(rows):
-        theirs, best = group.published, group.best
-
-        def overhead(variants: str, group: Beside = group) -> str:
-            row = group.at_cut.get(variants)
-            return "" if row is None else "-" if row.error else format_extra(row.overhead)
-
-        cells.append((
-            theirs.system, theirs.network, str(theirs.batch), theirs.scope,
-            format_percent(theirs.cut), format_extra(group.their_overhead),
-            overhead("exact"), overhead("all"),
-            format_extra(best.bound) if best and best.bound else "",
-            "%.1f s" % best.planning_s if best else "", group.verdict))
-    return cells
-
-
-def summary_cells(rows: Sequence[Row], old: Sequence[Tuple[str, ...]] = ()) -> Cells:
-    """Of each network the published row with the largest cut, measured and predicted.
+def published_cells(rows: Sequence[Row], old: Sequence[Tuple[str, ...]] = ()) -> Cells:
+    """One line for each published row: theirs, then ours, measured and predicted.
 
     One run predicts and another measures: what ``rows`` do not tell stays as in ``old``.
     """
-    planned = _largest_cuts([row for row in rows if not row.measured])
-    measured = {key: _measured_overhead(group) for key, group in _largest_cuts(
-        [row for row in rows if row.measured]).items()}
-    before = {line[:2]: line for line in old if len(line) == len(_SUMMARY[0])}
-    lines = {key: (*key, *_predicted(group)) for key, group in planned.items()} or before
-    return [(*line[:4], measured.get(key) or before.get(key, line)[4], *line[5:])
-            for key, line in lines.items()]
-
-
-def _largest_cuts(rows: Sequence[Row]) -> Dict[Tuple[str, ...], Beside]:
-    largest: Dict[Tuple[str, ...], Beside] = {}
-    for group in beside(rows):
+    def key(group: Beside) -> Tuple[str, ...]:
         theirs = group.published
-        key = ("%s (%d)" % (theirs.network, theirs.batch), theirs.system)
-        if key not in largest or theirs.cut > largest[key].published.cut:
-            largest[key] = group
-    return largest
+        return (theirs.system, "%s (%d)" % (theirs.network, theirs.batch),
+                "%s of %s" % (format_percent(theirs.cut), theirs.scope))
+
+    planned = {key(group): _predicted(group)
+               for group in beside([row for row in rows if not row.measured])}
+    measured = {key(group): _measured_overhead(group)
+                for group in beside([row for row in rows if row.measured])}
+    before = {line[:3]: line[3:] for line in old if len(line) == len(_PUBLISHED[0])}
+    return [(*name, line[0], measured.get(name) or before.get(name, line)[1], *line[2:])
+            for name, line in (planned or before).items()]
 
 
 def _predicted(group: Beside) -> Tuple[str, ...]:
-    theirs, best = group.published, group.best
-    return ("%s of %s" % (format_percent(theirs.cut), theirs.scope),
-            format_extra(group.their_overhead), "",
+    best = group.best
+    return (format_extra(group.their_overhead), "",
             "%s (%s)" % (format_extra(best.overhead), best.method.partition(":")[2])
             if best else "-",
             format_extra(best.bound) if best and best.bound else "",
-            "%.1f s" % best.planning_s if best else "")
+            "%.1f s" % best.planning_s if best else "", group.verdict)
 
 
 def _measured_overhead(group: Beside) -> str:
@@ -238,26 +212,21 @@ def documented(rows: Sequence[Row], text: str) -> str:
     """A document with its tables made again.
 
     A table stands between ``<!-- benchmarks: NAME -->`` and ``<!-- end -->``; NAME is
-    methods, published, measured, published_measured or summary. Tables for which there are
-    no rows stay.
+    methods or published. Tables for which there are no rows stay.
 
     Raises InputError if a NAME is unknown.
     """
     planned = [row for row in rows if row.published is None and not row.measured]
-    published = [row for row in rows if not row.measured]
-    parts = {"methods": (_AT_A_GLANCE, at_a_glance_cells(planned)),
-             "published": (_PUBLISHED, published_cells(published)),
-             "measured": (_MEASURED, measured_cells(rows)),
-             "published_measured": (_PUBLISHED_MEASURED, published_measured_cells(rows))}
 
     def fill(found: Match[str]) -> str:
         start, name, old, end = found.groups()
-        if name == "summary":
-            lines = [tuple(map(str.strip, line.strip("|").split("|"))) for line in old.split("\n")]
-            parts[name] = (_SUMMARY, summary_cells(rows, lines[2:]))
-        elif name not in parts:
-            raise InputError("no table %r; there are %s" % (name, ", ".join([*parts, "summary"])))
-        columns, cells = parts[name]
+        lines = [tuple(map(str.strip, line.strip("|").split("|"))) for line in old.split("\n")]
+        if name == "methods":
+            columns, cells = _AT_A_GLANCE, at_a_glance_cells(planned)
+        elif name == "published":
+            columns, cells = _PUBLISHED, published_cells(rows, lines[2:])
+        else:
+            raise InputError("no table %r; there are methods and published" % name)
         return "%s\n%s\n%s" % (start, markdown(*columns, cells), end) if cells else found.group(0)
 
     return re.sub(r"(<!-- benchmarks: (\w+) -->)\n(.*?)(<!-- end -->)", fill, text,

@@ -26,7 +26,7 @@ from .nets import build
 
 Row = Dict[str, Any]
 #: Network, batch, mode, method, budget, and seconds that must be left to begin; the most telling
-#: first. "module" is the module without a compiler.
+#: first. "module" is the module without a compiler: rows of eager kernels are compared with it.
 #: Budgets that name a system are the least memory that it published for the network.
 ROWS: Tuple[Tuple[str, int, str, str, Any, float], ...] = (
     ("resnet50", 184, "module", "unplanned", None, 10),
@@ -34,34 +34,34 @@ ROWS: Tuple[Tuple[str, int, str, str, Any, float], ...] = (
     ("resnet50", 184, "eager", "memonger", "50%", 15),
     ("resnet50", 184, "eager", "memonger", "MONeT", 20),
     ("resnet50", 184, "module", "each block", None, 10),
-    ("resnet50", 64, "eager", "unplanned", None, 10),
+    ("resnet50", 64, "module", "unplanned", None, 10),
     ("resnet50", 64, "eager", "memonger", "OGC", 20),
-    ("gpt2", 16, "eager", "unplanned", None, 10),
+    ("gpt2", 16, "module", "unplanned", None, 10),
     ("gpt2", 16, "eager", "memonger", "60%", 20),
     ("gpt2", 16, "eager", "torch budget", 0.3, 15),
-    ("gpt2_chunks", 16, "eager", "unplanned", None, 10),
+    ("gpt2_chunks", 16, "module", "unplanned", None, 10),
     ("gpt2_chunks", 16, "eager", "memonger", "60%", 20),
     ("gpt2", 16, "inductor", "unplanned", None, 35),
     ("gpt2", 16, "inductor", "memonger", "75%", 40),
     ("gpt2", 16, "inductor", "memonger", "50%", 40),
     ("gpt2_chunks", 16, "inductor", "memonger", "60%", 40),
     ("gpt2", 16, "inductor", "torch budget", 0.3, 35),
-    ("densenet121", 32, "eager", "unplanned", None, 10),
+    ("densenet121", 32, "module", "unplanned", None, 10),
     ("densenet121", 32, "eager", "memonger", "OGC", 20),
-    ("unet", 11, "eager", "unplanned", None, 10),
+    ("unet", 11, "module", "unplanned", None, 10),
     ("unet", 11, "eager", "memonger", "MONeT", 20),
     ("resnet50", 64, "inductor", "unplanned", None, 40),
     ("resnet50", 64, "inductor", "memonger", "50%", 40),
-    ("vit_b", 64, "eager", "unplanned", None, 10),
+    ("vit_b", 64, "module", "unplanned", None, 10),
     ("vit_b", 64, "eager", "memonger", "50%", 20),
     ("resnet50", 184, "eager", "memonger", "25%", 25),
-    ("mobilenetv2", 272, "eager", "unplanned", None, 10),
+    ("mobilenetv2", 272, "module", "unplanned", None, 10),
     ("mobilenetv2", 272, "eager", "memonger", "MONeT", 20),
-    ("googlenet", 320, "eager", "unplanned", None, 10),
+    ("googlenet", 320, "module", "unplanned", None, 10),
     ("googlenet", 320, "eager", "memonger", "MONeT", 20),
-    ("vgg16", 176, "eager", "unplanned", None, 10),
+    ("vgg16", 176, "module", "unplanned", None, 10),
     ("vgg16", 176, "eager", "memonger", "MONeT", 20),
-    ("vgg16", 64, "eager", "unplanned", None, 10),
+    ("vgg16", 64, "module", "unplanned", None, 10),
     ("vgg16", 64, "eager", "memonger", "OGC", 20),
 )
 
@@ -112,7 +112,7 @@ class Run:
 
     def _measured(self, net: str, batch: int, mode: str, method: str, budget: Any) -> Row:
         module, inputs = build(net, batch, self.args.tiny, self.args.device)
-        key = net, batch, mode
+        key, compared = (net, batch, mode), (net, batch, base_mode(mode))
         if method == "memonger" and key not in self.profiles and self.args.costs == "measured":
             self.profiles[key] = mt.profile(module, inputs, mode)
             if self.cuda:
@@ -136,12 +136,12 @@ class Run:
             if plan.predicted_pool_bytes is not None:  # what was tried is what the plan states
                 row["predicted_bytes"] = plan.predicted_pool_bytes
         gradients = [p.grad.detach().clone() for p in module.parameters() if p.grad is not None]
-        if method == "unplanned":
-            self.gradients[key] = [g.cpu() for g in gradients]
-        elif key in self.gradients:
+        if compared in self.gradients:
             row["gradients_off"] = max(
                 float((a.cpu() - b).abs().max() / (b.abs().max() + 1e-30))
-                for a, b in zip(gradients, self.gradients[key]))
+                for a, b in zip(gradients, self.gradients[compared]))
+        elif method == "unplanned":
+            self.gradients[key] = [g.cpu() for g in gradients]
         return row
 
     def _asked(self, net: str, batch: int, mode: str, theirs: published.Published) -> int:
@@ -151,9 +151,9 @@ class Run:
         return published.budget_bytes(theirs, base)
 
     def unplanned(self, net: str, batch: int, mode: str) -> Optional[Row]:
-        """The unplanned row of a network and mode, if there is one."""
+        """The row that those of a network and mode are compared with, if there is one."""
         return next((r for r in self.rows if (r["net"], r["batch"], r["mode"], r["method"]) == (
-            net, batch, mode, "unplanned") and "peak_bytes" in r), None)
+            net, batch, base_mode(mode), "unplanned") and "peak_bytes" in r), None)
 
     def baseline(self, row: Row) -> Optional[Row]:
         """What a row is compared with."""
@@ -202,6 +202,11 @@ class Run:
         return "\n".join(lines)
 
 
+def base_mode(mode: str) -> str:
+    """Whose unplanned step a mode is compared with: the module's own, or torch.compile's code."""
+    return "inductor" if mode == "inductor" else "module"
+
+
 def driver() -> str:
     """The driver's version, by the vendor's tool; "" where there is none."""
     try:
@@ -220,8 +225,9 @@ def report(run: Run) -> str:
         "# PyTorch on a GPU", "",
         "Written by `python -m benchmarks torch-gpu` on %s; PyTorch %s; %s%s; op times %s. "
         "Peak: bytes allocated in a step beside parameters, buffers and inputs. \"module\" is the "
-        "unplanned module; \"eager\" runs the same graph node by node; extra time is against the "
-        "unplanned step of the same mode." % (
+        "module without a compiler, \"eager\" its graph run by eager kernels; shares, extra times "
+        "and gradients of both are beside the module's own step, under Inductor beside the code of "
+        "plain torch.compile." % (
             datetime.date.today().isoformat(), torch.__version__, device,
             ", driver %s" % driver() if run.cuda else "", run.args.costs), "", run.table(), "",
         "## Beside MONeT and OGC", "",
@@ -237,7 +243,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--costs", choices=("measured", "estimated"), default="measured")
     parser.add_argument("--only", default="", metavar="WORDS", help="rows whose name has them")
-    parser.add_argument("-o", "--output", default="docs/RESULTS_GPU.md")
+    parser.add_argument("-o", "--output", default="", help="write the page as Markdown")
     parser.add_argument("--json", default="", metavar="FILE", help="all rows, one a line")
 
 
@@ -256,9 +262,10 @@ def main(args: argparse.Namespace) -> int:
     for net, batch, mode, method, budget, needs_s in ROWS:
         run.row(net, size(batch), mode, method, budget, needs_s)
         # After each row: a run that is cut off leaves what it measured.
-        write_whole(args.output, report(run))
+        if args.output:
+            write_whole(args.output, report(run))
         if args.json:
             write_whole(args.json, "\n".join(
                 json.dumps(row, default=dataclasses.asdict) for row in run.rows) + "\n")
-    print("%.0f s; wrote %s" % (time.perf_counter() - run.started_s, args.output))
+    print("%s\n%.0f s" % (report(run), time.perf_counter() - run.started_s))
     return 0
