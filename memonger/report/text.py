@@ -87,14 +87,15 @@ def _columns_of_bytes(plan: Plan) -> List[Tuple[str, int, int]]:
     Outside the pool a part has a column of its own where the plan changes it.
     """
     before, after = plan.baseline_fixed_bytes, plan.fixed_bytes
+    words = category_names(plan.graph)
     names = [name for name in {**before, **after} if before.get(name, 0) != after.get(name, 0)
              or (name == "workspace" and after[name])]
     columns = [("total", plan.baseline_total_bytes, plan.total_bytes),
-               ("pool", plan.baseline_pool_bytes, plan.pool_bytes),
-               *((CATEGORIES.get(name, name), before.get(name, 0), after.get(name, 0))
+               (words["pool"], plan.baseline_pool_bytes, plan.pool_bytes),
+               *((words.get(name, name), before.get(name, 0), after.get(name, 0))
                  for name in names)]
     rest = columns[0][2] - sum(column[2] for column in columns[1:])
-    return [*columns, ("the rest", rest, rest)] if rest else columns
+    return [*columns, (words["rest"], rest, rest)] if rest else columns
 
 
 def summary_rows(facts: Facts) -> List[List[str]]:
@@ -216,7 +217,17 @@ CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux 
               "outputs": "outputs and their gradients", "random_states": "random states",
               "buckets": "DistributedDataParallel's buckets",
               "never_written": "never written", "objects": "MXNet's objects",
-              "layout_copies": "copies in other layouts", "recurrent_states": "states of RNN"}
+              "layout_copies": "copies in other layouts", "recurrent_states": "states of RNN",
+              "rest": "the rest"}
+#: The same for a framework that sets no pool aside for the values of a step.
+_WITHOUT_POOL = {**CATEGORIES, "pool": "in the step", "rest": "before it", "aux": "buffers",
+                 "head_gradients": "gradients of outputs"}
+
+
+def category_names(graph: Optional[Graph]) -> Mapping[str, str]:
+    """Names of categories in the words of the framework that runs a graph."""
+    pooled = graph is None or graph.shares_buffers or graph.own_units
+    return CATEGORIES if pooled else _WITHOUT_POOL
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None,
@@ -229,8 +240,9 @@ def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] =
     total = sum(by_category.values())
     own_units = graph is not None and graph.own_units
     size = format_bytes if graph is None else graph.format_size
+    words = category_names(graph)
     rows = [] if own_units else [
-        [CATEGORIES.get(name, name), size(part), format_percent(part / total) if total else ""]
+        [words.get(name, name), size(part), format_percent(part / total) if total else ""]
         for name, part in sorted(by_category.items(), key=lambda i: (-i[1], i[0])) if part]
     rows.append(["peak" if own_units else "total", size(total), ""])
     rows += [["on " + name, size(part), ""] for name, part in sorted((by_device or {}).items())]

@@ -1,6 +1,8 @@
 """The calls beside plan and compile."""
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -178,9 +180,12 @@ def test_an_estimate_prints_what_the_step_takes_by_category():
     assert estimated.total_bytes == estimated.pool_bytes + sum(estimated.fixed_bytes.values())
     text = str(estimated)
     assert "fits" not in text and "with this plan" not in text and "not counted" in text
-    rows = [line.split()[0] for line in text.splitlines()[1:]]
-    assert rows[0] == "pool" and "parameters" in rows and "total" in rows
-    assert "with this plan" in str(mt.plan(Convolutions(), images(), "110%", "eager"))
+    assert text.splitlines()[1].startswith("in the step  ")
+    assert "\nparameters  " in text and "\ntotal  " in text
+    plan = str(mt.plan(Convolutions(), images(), "110%", "eager"))
+    assert "with this plan" in plan and "pool" not in plan and "the rest" not in plan
+    assert re.split("  +", plan.splitlines()[1].strip()) == [
+        "total", "in the step", "before it", "step time"]
 
 
 @pytest.mark.parametrize("inputs, shape", [((512, 64), "512, 64"), ([8, 3], "8, 3"),
