@@ -2,10 +2,12 @@
 from __future__ import annotations
 
 import copy
+import random
 import time
 import warnings
 from typing import Any, Callable, Dict, List
 
+import numpy
 import torch
 
 import memonger.torch as mt
@@ -31,7 +33,8 @@ class _Steps:
     def step(self, call: Any, module: Any, seed: int) -> torch.Tensor:
         """One step with new gradients; the loss."""
         args, named = arguments(self.inputs)
-        torch.manual_seed(seed)
+        for draw in (torch.manual_seed, numpy.random.seed, random.seed):
+            draw(seed)
         module.zero_grad(set_to_none=True)
         with self.context():
             loss = call(*args, **named)
@@ -49,6 +52,7 @@ class _Steps:
 
     def total_bytes(self, call: Any, module: Any) -> int:
         """What the allocator hands out in a step, with what exists before."""
+        self.step(call, module, 2)  # what it meets first is compiled
         module.zero_grad(set_to_none=True)
         return bytes_before(module, self.inputs) + peak_bytes(
             lambda: self.step(call, module, 2), torch.device("cpu"))
@@ -71,6 +75,7 @@ def train(request: Dict[str, Any]) -> Dict[str, Any]:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch._inductor.config.compile_threads = 1
+    torch._dynamo.config.use_numpy_random_stream = True  # as the module by itself draws
     mode, share = request["mode"], request["share"]
     steps = _Steps(request["model"])
     found: Dict[str, Any] = {}
