@@ -174,6 +174,18 @@ class Outputs(nn.Module):
         return {"loss": self.parts[2](first + second).square().mean(), "hidden": (first, second)}
 
 
+class Averaged(nn.Module):
+    """BatchNorm breaks the graph, and no graph reads the argument."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(layers(2), nn.BatchNorm1d(WIDTH, momentum=None), layers())
+
+    def forward(self, x):
+        return self.net(x).square().mean()
+
+
 def data(count=256):
     torch.manual_seed(1)
     return torch.randn(count, WIDTH)
@@ -238,7 +250,7 @@ def test_breaking_code_trains_bit_for_bit_within_the_budget_of_the_step(between)
     assert module.calls == ([256] * 6 if between is counts else [])
 
 
-@pytest.mark.parametrize("kind", [Experts, Outputs, Constants])
+@pytest.mark.parametrize("kind", [Experts, Outputs, Constants, Averaged])
 def test_other_forms_of_steps_keep_the_budget(kind):
     keeps(kind(), data(), "80%")
 

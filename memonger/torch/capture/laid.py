@@ -55,8 +55,8 @@ def lay(runs: Sequence[Run], behind: Between, given: Set[Hashable], results: Set
     """The whole step.
 
     ``behind``: what ran behind the last graph. ``given``: storages of the step's arguments.
-    ``results``: of what it gives to its caller. ``other_bytes``: of parameters and buffers that no
-    graph has, and of such parameters' gradients.
+    ``results``: of what it gives to its caller. ``other_bytes``: of parameters, buffers and
+    arguments that no graph has, and of such parameters' gradients.
     """
     return _Layer(runs, behind, given, results, other_bytes).laid()
 
@@ -127,7 +127,8 @@ class _Layer:
                 self._ops(number, True)
                 self._gradients(number)
         self._between_backward(0)
-        for name, category in (("other parameters", PARAMETER), ("other buffers", BUFFER)):
+        for name, category in (("other parameters", PARAMETER), ("other buffers", BUFFER),
+                               ("other inputs", INPUT)):
             self._outside(name, self.other_bytes.get(name, 0), category)
         self._keep_what_leaves()
         captured = [run.captured for run in self.runs]

@@ -39,8 +39,9 @@ class Call:
 class Step:
     """The step that runs."""
 
-    def __init__(self, given: Sequence[Any]):
-        self.given = storages_of(given)
+    def __init__(self, given: Sequence[torch.Tensor]):
+        #: Tensors among the arguments.
+        self.given = given
         self.calls: List[Call] = []
         self.beginning: Beginning = ()
         self.plan: Optional[Plan] = None

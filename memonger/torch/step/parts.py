@@ -15,7 +15,7 @@ import copy
 import logging
 import operator
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 import torch
 import torch.fx as fx
@@ -171,7 +171,8 @@ class StepInParts(Backend):
             with in_force(call.values or None):
                 captured = replace(captured, graph=captured.graph_now())
             runs.append(Run(captured, call.inputs, call.outputs, call.before))
-        laid = lay(runs, behind, now.given, storages_of(_tensors(result)), self._others(now))
+        laid = lay(runs, behind, storages_of(now.given), storages_of(_tensors(result)),
+                   self._others(now))
         trained = parameters_of(self.module)
         laid.gradient_bytes = gradient_bytes(trained)
         takes = None if self.request.optimizer is None else self.request.optimizer.bytes_of(trained)
@@ -190,17 +191,17 @@ class StepInParts(Backend):
         return divided(laid, plan.schedule)
 
     def _others(self, now: Step) -> Mapping[str, int]:
-        """Bytes of parameters and buffers that no graph reads, and of their gradients."""
-        if not isinstance(self.module, torch.nn.Module):
-            return {}
+        """Bytes of what no graph reads: parameters and their gradients, buffers, arguments."""
         read = {storage for call in now.calls for storage in call.inputs}
+        net = self.module if isinstance(self.module, torch.nn.Module) else torch.nn.Module()
+        held = storages_of([*net.parameters(), *net.buffers()])
 
-        def unread(tensors: Any) -> int:
+        def unread(tensors: Iterable[torch.Tensor], known: Set[Any] = read) -> int:
             return storage_bytes(t for t in tensors
-                                 if private_ops.storage_reference(t) not in read)
-        return {"other parameters": unread(self.module.parameters()),
-                "other buffers": unread(self.module.buffers()),
-                "gradients": unread(parameters_of(self.module))}
+                                 if private_ops.storage_reference(t) not in known)
+        return {"other parameters": unread(net.parameters()), "other buffers": unread(net.buffers()),
+                "other inputs": unread(now.given, read | held),
+                "gradients": unread(parameters_of(net))}
 
     def _planned(self, now: Step, laid: Captured) -> Tuple[Plan, List[Schedule]]:
         """A plan, with the schedule of each graph: that of other sizes, where it fits here, too."""
