@@ -199,7 +199,8 @@ class StepInParts(Backend):
         def unread(tensors: Iterable[torch.Tensor], known: Set[Any] = read) -> int:
             return storage_bytes(t for t in tensors
                                  if private_ops.storage_reference(t) not in known)
-        return {"other parameters": unread(net.parameters()), "other buffers": unread(net.buffers()),
+        return {"other parameters": unread(net.parameters()),
+                "other buffers": unread(net.buffers()),
                 "other inputs": unread(now.given, read | held),
                 "gradients": unread(parameters_of(net))}
 
