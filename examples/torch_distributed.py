@@ -1,9 +1,10 @@
 """Trains on several processes, without a plan and with one.
 
-    python examples/torch_distributed.py [--processes 2] [--steps 4] [--budget 75%] [--shard]
+    python examples/torch_distributed.py [--processes 2] [--steps 4] [--budget 75%]
+        [--shard | --pipeline]
 
-Each process has the whole network (DistributedDataParallel), or with ``--shard`` its shards of each
-block (FSDP2).
+Each process has the whole network (DistributedDataParallel), with ``--shard`` its shards of each
+block (FSDP2), or with ``--pipeline`` a network of its own that is a stage of a larger one.
 
 The processes talk by gloo over the loopback interface. Each prints whether its losses and its
 parameters are bit for bit those of the unplanned network, and the share of the memory that its plan
@@ -14,16 +15,18 @@ from __future__ import annotations
 import argparse
 import socket
 import time
-from typing import List, Tuple
+from functools import partial
+from typing import Callable, List, Tuple
 
 import torch
 import torch.distributed as dist
 import torch.nn as nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 import memonger.torch as mt
 
-WIDTH, BATCH = 64, 512
+WIDTH, BATCH, MICROBATCHES = 64, 512, 4
 
 
 class Block(nn.Module):
@@ -43,9 +46,13 @@ def network() -> nn.Module:
     return nn.Sequential(*[Block() for _ in range(6)])
 
 
-def distributed(budget: str, shard: bool) -> Tuple[nn.Module, nn.Module]:
+def distributed(budget: str, rank: int, args: argparse.Namespace) -> Tuple[nn.Module, nn.Module]:
     """The network as it is trained, and what has the plan."""
-    if not shard:  # compile first, wrap then
+    if args.pipeline:
+        stage = mt.compile(network(), budget or None, mode="eager",
+                           in_flight=min(args.processes - rank, MICROBATCHES))
+        return stage, stage
+    if not args.shard:  # compile first, wrap then
         compiled = mt.compile(network(), budget or None, mode="eager")
         return nn.parallel.DistributedDataParallel(compiled), compiled
     net = network()
@@ -56,19 +63,38 @@ def distributed(budget: str, shard: bool) -> Tuple[nn.Module, nn.Module]:
     return net, net
 
 
+def whole_step(net: nn.Module, batch: torch.Tensor) -> float:
+    """The loss of a step, which leaves gradients."""
+    loss = net(batch).square().mean()
+    loss.backward()
+    return loss.item()
+
+
+def pipelined(stage: nn.Module, rank: int, processes: int) -> Callable[[torch.Tensor], float]:
+    """The same of a pipeline that has a stage on each process; the last one knows the loss."""
+    placed = PipelineStage(stage, rank, processes, torch.device("cpu"))
+    schedule = Schedule1F1B(placed, MICROBATCHES, lambda y, target: (y - target).square().mean())
+
+    def step(batch: torch.Tensor) -> float:
+        losses: List[torch.Tensor] = []
+        given = {"target": torch.zeros_like(batch), "losses": losses} if placed.is_last else {}
+        schedule.step(*[batch] * placed.is_first, **given)
+        return float(sum(losses))
+    return step
+
+
 def train(rank: int, budget: str, args: argparse.Namespace
           ) -> Tuple[List[float], List[torch.Tensor], float]:
     """Losses and parameters after some steps, and the plan's share of the unplanned total."""
-    net, compiled = distributed(budget, args.shard)
+    net, compiled = distributed(budget, rank, args)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     torch.manual_seed(100 + rank)  # each process has batches of its own
     losses = []
+    step = pipelined(net, rank, args.processes) if args.pipeline else partial(whole_step, net)
     for _ in range(args.steps):
         optimizer.zero_grad()
-        loss = net(torch.randn(BATCH, WIDTH)).square().mean()
-        loss.backward()
+        losses.append(step(torch.randn(BATCH, WIDTH)))
         optimizer.step()
-        losses.append(loss.item())
     values = [p.to_local() if args.shard else p for p in net.parameters()]
     plan = mt.plans(compiled)[-1]
     return losses, [value.detach().clone() for value in values], \
@@ -94,7 +120,9 @@ def work(rank: int, port: int, args: argparse.Namespace) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--shard", action="store_true", help="with FSDP2")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--shard", action="store_true", help="with FSDP2")
+    form.add_argument("--pipeline", action="store_true", help="a stage on each process, 1F1B")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--budget", default="75%")

@@ -37,7 +37,8 @@ def test_a_resnet_learns_digits_the_same(example, capsys):
     assert "curves equal" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", [[], ["--shard"]], ids=["DDP", "FSDP2"])
+@pytest.mark.parametrize("form", [[], ["--shard"], ["--pipeline", "--budget", "80%"]],
+                         ids=["DDP", "FSDP2", "1F1B"])
 def test_two_processes_train_the_same_and_end(form):
     folder = str(Path(memonger.__file__).resolve().parents[1])
     done = subprocess.run(

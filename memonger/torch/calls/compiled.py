@@ -49,7 +49,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
             dynamic: Optional[bool] = None, progress: Asked = None, in_place: bool = False,
             max_inputs: Optional[Inputs] = None, host: Union[None, str, int] = None,
             link: Union[None, str, float] = None, strict: bool = False,
-            blocks: Optional[Blocks] = None) -> Any:
+            blocks: Optional[Blocks] = None, in_flight: int = 0) -> Any:
     """``torch.compile`` under a budget, or by a plan.
 
     Planning happens at the first call, for the inputs of that call, and again for sizes at which
@@ -77,7 +77,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     max_inputs : optional
         Inputs as large as they get, on "meta" if need be: the first plan is for these and serves
         all smaller ones.
-    host, link : optional
+    host, link, in_flight : optional
         As for :func:`plan`.
     strict : bool
         Refuse a module that PyTorch cannot read as one graph. Otherwise all its graphs are
@@ -120,7 +120,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     request = Request(budget=resolved(budget, module, ()), mode=mode or made_for,
                       variants=variants if plan is None else plan.options.get("variants", "exact"),
                       time_limit=time_limit, max_clones=max_clones,
-                      plan=plan, unplanned=budget is None and plan is None)
+                      plan=plan, unplanned=budget is None and plan is None,
+                      in_flight=in_flight if plan is None else plan.options.get("in_flight", 0))
     request = with_host(request, host, link, plan)
     plain = original(module)
     paths = None if blocks is None else paths_of(plain, blocks)
@@ -152,7 +153,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
                     time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,
                     optimizer_params=optimizer_params, dynamic=dynamic, max_inputs=max_inputs,
-                    host=host, link=link, strict=strict, blocks=paths,
+                    host=host, link=link, strict=strict, blocks=paths, in_flight=in_flight,
                     progress=progress if isinstance(progress, bool) else None)
     compiled = in_place_of(module, call) if in_place else \
         twin_of(plain, call, again) if isinstance(module, torch.nn.Module) else call

@@ -25,7 +25,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
          optimizer_params: Optional[Mapping[str, Any]] = None, name: str = "",
          progress: Asked = None, method: str = "auto", keep: Sequence[str] = (),
          recompute: Sequence[str] = (), overhead: Union[None, str, float] = None,
-         host: Union[None, str, int] = None, link: Union[None, str, float] = None) -> Plan:
+         host: Union[None, str, int] = None, link: Union[None, str, float] = None,
+         in_flight: int = 0) -> Plan:
     """Plan the training step of a module; nothing runs.
 
     Of a module that breaks its graph a copy runs forward once, which shares its parameters.
@@ -67,6 +68,11 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         Values may lie on the host between forward and backward, in so many bytes (``"16GB"``, or
         ``"auto"``: half of what is free there), and are copied at the speed ``link``
         (``"25GB/s"``, the default) while kernels run. In eager mode.
+    in_flight : int
+        Of a pipeline's stage: how many microbatches wait for their backward pass at once, at most
+        (under 1F1B the stages from this one to the last, under GPipe all microbatches). What each
+        holds meanwhile counts in the total, and so do gradients that others are added to. 0: it is
+        no stage of a pipeline.
 
     Returns
     -------
@@ -82,7 +88,7 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     request = requested(Request(
         budget=resolved(budget, module, inputs), mode=mode, time_limit=time_limit, name=name,
         variants=variants, max_clones=max_clones, progress=callback_of(progress), method=method,
-        keep=keep, recompute=recompute, overhead=overhead), costs,
+        keep=keep, recompute=recompute, overhead=overhead, in_flight=in_flight), costs,
         optimizer, optimizer_params)
     return traced(module, inputs, with_host(request, host, link)).plan
 

@@ -48,6 +48,8 @@ class Captured:
     plain_pool_bytes: Optional[int] = None
     #: What the optimizer holds, where one is named.
     optimizer_bytes: Optional[int] = None
+    #: What the step's results and the optimizer's step take, where no op of the graph does.
+    at_optimizer_bytes: int = 0
     #: Of gradients that exist before the step, which it adds to.
     gradient_bytes: int = 0
     #: Of ops that move values to the host and back: what each does, and to which value; the values

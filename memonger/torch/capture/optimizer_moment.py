@@ -16,11 +16,12 @@ STEP, _KIND = "optimizer.step", "optimizer"
 
 
 def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
-                   plan: Optional[Plan] = None) -> Captured:
+                   plan: Optional[Plan] = None, in_flight: int = 0) -> Captured:
     """The step followed by the optimizer's, or by the one that ``plan`` was made with.
 
     The gradients of the outputs, which count for the whole step, are gone by then, and so are new
-    gradients that were added to older ones.
+    gradients that were added to older ones. Behind several microbatches ``in_flight`` it is no op
+    of one microbatch's graph.
     """
     if plan is not None:
         temporary_bytes = _temporary_bytes(plan.graph)
@@ -34,6 +35,9 @@ def with_optimizer(captured: Captured, takes: Optional[OptimizerBytes],
     captured = replace(captured, optimizer_bytes=held_bytes)
     if temporary_bytes <= 0:
         return captured
+    if in_flight > 1:
+        results_bytes = sum(captured.graph.tensors[t].size_bytes for t in captured.graph.outputs)
+        return replace(captured, at_optimizer_bytes=temporary_bytes + results_bytes)
     graph = graph_with_step(captured.graph, temporary_bytes)
     return replace(captured, graph=graph, nodes=[*captured.nodes, None],
                    parts=[*captured.parts, []])
@@ -57,9 +61,11 @@ def pool_at_optimizer(graph: Graph) -> int:
         if temporary_bytes else 0
 
 
-def check_optimizer(graph: Graph, pool_bytes: int, outside_bytes: int) -> None:
+def check_optimizer(captured: Captured, pool_bytes: int, outside_bytes: int) -> None:
     """Raise InfeasibleBudget where the optimizer's step alone takes more than the pool may have."""
-    taken_bytes = pool_at_optimizer(graph)
+    graph = captured.graph
+    taken_bytes = captured.at_optimizer_bytes or pool_at_optimizer(graph)
+    temporary_bytes = taken_bytes - sum(graph.tensors[t].size_bytes for t in graph.outputs)
     if not taken_bytes or taken_bytes <= pool_bytes:
         return
     budget_bytes, least_bytes = pool_bytes + outside_bytes, taken_bytes + outside_bytes
@@ -67,8 +73,8 @@ def check_optimizer(graph: Graph, pool_bytes: int, outside_bytes: int) -> None:
         "no plan fits %s, as the optimizer's step takes %s, and no plan changes that: parameters, "
         "gradients, the optimizer's state, and %s that it takes while it runs. Ask for at least "
         "that much, or for an optimizer that takes less (fused=True, or foreach=False)"
-        % (*format_distinct(budget_bytes, least_bytes), format_bytes(_temporary_bytes(graph))),
-        budget_bytes, least_bytes, pinned=[(STEP + ":temporary", _temporary_bytes(graph))],
+        % (*format_distinct(budget_bytes, least_bytes), format_bytes(temporary_bytes)),
+        budget_bytes, least_bytes, pinned=[(STEP + ":temporary", temporary_bytes)],
         bound_bytes=least_bytes)
 
 

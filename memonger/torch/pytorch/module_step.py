@@ -91,9 +91,15 @@ def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:
     return sum({storage_key(p): p.untyped_storage().nbytes() for p in parts}.values())
 
 
-def gradient_bytes(tensors: Iterable[Any]) -> int:
-    """Bytes of the gradients that there are already, which a step adds to."""
+def gradient_bytes(tensors: Iterable[Any], in_flight: int = 0) -> int:
+    """Bytes of the gradients that there are already, which a step adds to.
+
+    Those of a pipeline's stage, with microbatches ``in_flight``, will be there.
+    """
     leaves = [t for t in tensors if isinstance(t, torch.Tensor) and t.is_leaf]
+    if in_flight:
+        return storage_bytes(t for t in leaves if isinstance(t, torch.nn.Parameter)
+                             and t.requires_grad)
     return storage_bytes(t.grad for t in leaves if t.grad is not None)
 
 

@@ -80,7 +80,7 @@ class Backend(Compilation):
         is one.
         """
         self._arguments = arguments or inputs
-        held_bytes = gradient_bytes(self._arguments)
+        held_bytes = gradient_bytes(self._arguments, self.request.in_flight)
         if held_bytes != self.gradient_bytes:
             self._plans.clear()
         self.gradient_bytes = held_bytes
@@ -239,7 +239,7 @@ class Backend(Compilation):
             with private_ops.configured(private_ops.few_reads()):
                 found = captured_of(with_products_apart(joint))
             found.plain_pool_bytes = TracedNetwork(captured, request).as_written_bytes
-            return with_optimizer(found, self.optimizer_takes, request.plan)
+            return with_optimizer(found, self.optimizer_takes, request.plan, request.in_flight)
 
         captured = captured_of(joint)
         deeper = deeper and fused and not request.unplanned and not captured.sized_by_values \
@@ -263,7 +263,8 @@ class Backend(Compilation):
                 not captured.sized_by_values:
             moved = with_offload(captured, request.link_bytes_per_s)
             steps = [moved, captured] if moved.moves else steps
-        steps = [with_optimizer(step, self.optimizer_takes, request.plan) for step in steps]
+        steps = [with_optimizer(step, self.optimizer_takes, request.plan, request.in_flight)
+                 for step in steps]
         captured = steps[0]
         fingerprint = captured.graph.fingerprint
         key = fingerprint, max(self.tightened.values(), default=0)

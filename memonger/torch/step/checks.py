@@ -37,7 +37,8 @@ def fits(compilation: Compilation, code: Code, values: Values, arguments: Sequen
     if compilation.request.mode == "eager" or total_bytes > budget_bytes:
         return total_bytes <= budget_bytes
     taken = trial_bytes(code.call, arguments, written_positions(planned.captured.joint))
-    outside = TracedNetwork(planned.captured, compilation.request).outside_bytes
+    outside = TracedNetwork(planned.captured, compilation.request).outside_of(
+        planned.plan.schedule)
     if taken is not None and budget_bytes < sum(outside.values()) + max(
             taken, pool_at_optimizer(planned.plan.graph)):
         return False
@@ -84,4 +85,4 @@ def _total_bytes(compilation: Compilation, planned: PlannedGraph, arguments: Seq
     pool_bytes = network.pool_bytes(plan.schedule)
     if plan.predicted_pool_bytes:
         pool_bytes = pool_bytes * plan.pool_bytes // plan.predicted_pool_bytes
-    return pool_bytes + sum(network.outside_bytes.values())
+    return pool_bytes + sum(network.outside_of(plan.schedule).values())

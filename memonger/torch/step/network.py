@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 import torch
 
@@ -73,6 +73,30 @@ class TracedNetwork(Network):
         """What the step allocates by a schedule."""
         return plan_storage(self.graph, schedule, "live").pool_bytes
 
+    def held_bytes(self, schedule: Schedule) -> int:
+        """What a microbatch holds from its forward pass to its backward pass: what forward
+        allocates and leaves, and its inputs.
+        """
+        blocks = plan_storage(self.graph, schedule, "live").blocks
+        run: Set[int] = set()
+        turn = blocks.num_steps
+        for at, step in enumerate(schedule.steps):
+            if step.op in run or self.graph.ops[step.op].is_backward:
+                turn = at
+                break
+            run.add(step.op)
+        return self.outside_bytes["inputs"] + sum(
+            block.bytes for block in blocks.blocks if block.start < turn <= block.end)
+
+    def outside_of(self, schedule: Schedule) -> Dict[str, int]:
+        """What is there beside a step by a schedule: other microbatches in flight, too."""
+        others = self.request.in_flight - 1
+        if others <= 0:
+            return self.outside_bytes
+        at_optimizer = self.captured.at_optimizer_bytes - self.pool_bytes(schedule)
+        return {**self.outside_bytes,
+                "microbatches": max(others * self.held_bytes(schedule), at_optimizer)}
+
     @cached_property
     def as_written_bytes(self) -> int:
         """What the step allocates without a plan."""
@@ -84,7 +108,8 @@ class TracedNetwork(Network):
         pool_bytes = self.original.baseline_pool_bytes if self.original else \
             self.captured.plain_pool_bytes or self.as_written_bytes
         kept = self.pool_bytes(expand(self.graph, {}))
-        return Footprint(pool_bytes, self.outside_bytes, kept if kept != pool_bytes else None)
+        return Footprint(pool_bytes, self.outside_of(self.as_written),
+                         kept if kept != pool_bytes else None)
 
     @property
     def costs(self) -> str:
@@ -98,6 +123,7 @@ class TracedNetwork(Network):
         return {"mode": self.request.mode, "torch": torch.__version__,
                 **({"link_bytes_per_s": self.request.link_bytes_per_s}
                    if self.captured.moves else {}),
+                **({"in_flight": self.request.in_flight} if self.request.in_flight else {}),
                 "variants": self.request.variants,
                 **({"optimizer": named.name.lower(), "optimizer_params": {
                     name: value * 1 for name, value in named.options.items()
@@ -107,7 +133,20 @@ class TracedNetwork(Network):
     def pool_within(self, total_bytes: int) -> Footprint:
         """A total divided, or less for the pool after a trial that took more than predicted."""
         left_bytes = total_bytes - sum(self.outside_bytes.values())
-        return Footprint(self.most_bytes or left_bytes, self.outside_bytes)
+        if self.request.in_flight <= 1:
+            return Footprint(self.most_bytes or left_bytes, self.outside_bytes)
+        pool_bytes = self.most_bytes or self.pool_like(self.as_written, total_bytes)
+        return Footprint(pool_bytes, {**self.outside_bytes,
+                                      "microbatches": max(left_bytes - pool_bytes, 0)})
+
+    def pool_like(self, schedule: Schedule, total_bytes: int) -> int:
+        """A total's share for one microbatch, which takes as much beside what it holds as by
+        ``schedule``.
+        """
+        others = self.request.in_flight - 1
+        beside_bytes = self.pool_bytes(schedule) - self.held_bytes(schedule)
+        left_bytes = total_bytes - sum(self.outside_bytes.values())
+        return (left_bytes + others * beside_bytes) // (others + 1)
 
     def apply(self, plan: Plan) -> Plan:
         """The plan, with what Inductor runs again anyway, where that takes no more."""
@@ -140,7 +179,10 @@ class TracedNetwork(Network):
         if private.inside_ddp():
             notes += (_BUCKETS,)
         notes += self._on_checkpoints(plan) + self._on_values()
-        return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned)
+        planned = replace(plan.planned, outside_bytes={
+            **plan.planned.outside_bytes, **self.outside_of(plan.schedule)})
+        return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned,
+                       planned=planned)
 
     def _on_checkpoints(self, plan: Plan) -> Tuple[str, ...]:
         """What a plan does with the module's own checkpoints, which the unplanned step has."""

@@ -174,9 +174,9 @@ class StepInParts(Backend):
         laid = lay(runs, behind, storages_of(now.given), storages_of(_tensors(result)),
                    self._others(now))
         trained = parameters_of(self.module)
-        laid.gradient_bytes = gradient_bytes(trained)
+        laid.gradient_bytes = gradient_bytes(trained, self.request.in_flight)
         takes = None if self.request.optimizer is None else self.request.optimizer.bytes_of(trained)
-        return with_optimizer(laid, takes, self.request.plan)
+        return with_optimizer(laid, takes, self.request.plan, self.request.in_flight)
 
     def _by_eager_kernels(self, now: Step, laid: Captured) -> List[Schedule]:
         """The schedule of each graph in the first step, which eager kernels run."""
@@ -211,9 +211,9 @@ class StepInParts(Backend):
         numbers = tuple(call.part.number for call in now.calls)
         if numbers in self._known and self.budget_bytes is not None:
             plan, schedules = self._known[numbers]
-            network = TracedNetwork(laid, request)
-            if network.pool_bytes(joined(laid, schedules)) + sum(
-                    laid.outside_bytes.values()) <= self.budget_bytes:
+            network, schedule = TracedNetwork(laid, request), joined(laid, schedules)
+            if network.pool_bytes(schedule) + sum(
+                    network.outside_of(schedule).values()) <= self.budget_bytes:
                 return plan, schedules
             logger.info("new sizes, at which the plan at hand takes more than the budget: planning "
                         "again")

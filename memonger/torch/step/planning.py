@@ -15,6 +15,7 @@ from ...planning.searches import plan_network
 from ...planning.sweeping import at_knee
 from ...plans.footprint import Footprint
 from ...plans.plan import Plan, Status
+from ...solve.mip.bounds import free_bound
 from ...util.errors import InfeasibleBudget, PlanMismatch
 from ...util.units import KNEE, format_bytes, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
@@ -107,7 +108,9 @@ def _planned(network: TracedNetwork, request: Request, started_s: float) -> Plan
     fits = False
     if budget_bytes is not None:
         allowed = network.pool_within(budget_bytes)
-        check_optimizer(network.graph, allowed.pool_bytes, sum(allowed.outside_bytes.values()))
+        outside_bytes = sum(network.outside_bytes.values())
+        check_optimizer(network.captured, allowed.pool_bytes if request.in_flight <= 1 else
+                        budget_bytes - outside_bytes, outside_bytes)
         fits = network.as_written_bytes <= allowed.pool_bytes
     # What the mode does by itself.
     unplanned = _plan_of(network, wanted, network.as_written, started_s, budget_bytes, "none",
@@ -117,7 +120,40 @@ def _planned(network: TracedNetwork, request: Request, started_s: float) -> Plan
         return unplanned
     if network.captured.checkpoints and wanted.given is None:
         wanted = replace(wanted, given=unplanned)
-    return plan_network(network, wanted, started_s)
+    if budget_bytes is None or request.in_flight <= 1 or network.most_bytes:
+        return plan_network(network, wanted, started_s)
+    return _in_flight(network, wanted, started_s, budget_bytes)
+
+
+def _in_flight(network: TracedNetwork, wanted: Request, started_s: float,
+               budget_bytes: int) -> Plan:
+    """A plan for several microbatches in flight, searched twice.
+
+    What is there beside the values that microbatches hold, and so what one may take, is known only
+    when there is a plan. What is proven holds for what one may take, and not for the budget.
+    """
+    made: List[Plan] = []
+    wanted = replace(wanted, time_limit=wanted.time_limit / 2)
+    for _ in range(2):
+        try:
+            plan = plan_network(network, wanted, started_s)
+        except InfeasibleBudget as error:
+            if not isinstance(error.best_plan, Plan):
+                raise
+            plan = error.best_plan
+        if plan.status is Status.OPTIMAL:
+            plan = replace(plan, status=Status.FEASIBLE)
+        made.append(replace(plan, budget_bytes=budget_bytes, minimum_total_bytes=None).with_bound(
+            free_bound(network.graph, wanted.variants)))
+        network = replace(network, most_bytes=network.pool_like(plan.schedule, budget_bytes))
+    fit = [plan for plan in made if plan.total_bytes <= budget_bytes]
+    if fit:
+        return min(fit, key=lambda plan: plan.overhead)
+    least = min(made, key=lambda plan: plan.total_bytes)
+    raise InfeasibleBudget(
+        "no plan was found that takes %s with %d microbatches in flight; the smallest takes %s"
+        % (format_bytes(budget_bytes), wanted.in_flight, format_bytes(least.total_bytes)),
+        budget_bytes, least.total_bytes, best_plan=least)
 
 
 def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
@@ -179,7 +215,7 @@ def _plan_of(network: TracedNetwork, wanted: Request, schedule: Schedule, starte
         network.pool_bytes(schedule)
     return network.as_plan(Plan(
         graph=network.graph, schedule=schedule, method=method, status=status,
-        planned=Footprint(pool_bytes, network.outside_bytes),
+        planned=Footprint(pool_bytes, network.outside_of(schedule)),
         unplanned=network.unplanned, budget_bytes=budget_bytes, storage="live",
         options=record_of(network, wanted), notes=wanted.notes,
         planning_s=time.perf_counter() - started_s))

@@ -9,6 +9,7 @@ import torch
 
 from ...planning.requests import PlanRequest
 from ...plans.plan import Budget, Plan
+from ...util.argument_checks import whole_number
 from ...util.errors import InputError
 from ...util.units import KNEE, parse_budget, parse_bytes, parse_rate, refuse_bare_number
 from ..capture.costs import ROOFLINES
@@ -36,6 +37,9 @@ class Request(PlanRequest):
     plan: Optional[Plan] = None
     #: Speed of copies to the host and back, where ``host_budget_bytes`` lets values lie there.
     link_bytes_per_s: float = LINK_BYTES_PER_S
+    #: Microbatches of a pipeline's stage that wait for their backward pass at once, at most; 0: no
+    #: stage of a pipeline.
+    in_flight: int = 0
     #: Nothing is planned: the unplanned step.
     unplanned: bool = False
     #: Not even PyTorch's partitioner decides: all values are kept for backward. The slow step that
@@ -48,6 +52,7 @@ class Request(PlanRequest):
         if self.mode not in MODES:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
         super().__post_init__()
+        whole_number("in_flight", self.in_flight, 0)
         refuse_bare_number(self.budget)
         if self.host_budget_bytes is not None and self.mode != "eager":
             raise InputError("values go to the host in mode=\"eager\" alone; give that with host=")
