@@ -62,7 +62,7 @@ $(VENV).torch/.made: tools/make_environment.sh
 	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
 	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 "numpy>=1.24" "highspy>=1.10" \
 		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
-		pytest-xdist scikit-learn transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
+		pytest-xdist scikit-learn "matplotlib>=3.5" transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
 	@touch $@
 
 # Of torchtitan's needs only those that it imports: all of them hold packages for GPUs.
@@ -89,8 +89,8 @@ docs: $(VENV)/.made
 	$(VENV)/bin/mkdocs build --quiet
 	@echo "the site begins at out/site/index.html"
 
-pictures: demo
-	cp out/memory_cap.png docs/pictures/memory_cap.png
+pictures: demo demo-torch
+	cp out/memory_cap.png out/torch_memory_cap.png docs/pictures/
 	$(VENV)/bin/python -m benchmarks picture
 	$(VENV)/bin/memonger report out/plan.json --graph docs/pictures/plan.png
 	cd out && $(abspath $(VENV))/bin/python ../tools/run_notebook.py ../examples/plan_tour.ipynb

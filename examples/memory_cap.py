@@ -125,7 +125,8 @@ def main() -> int:
     print("largest batch: %d without a plan, %d with one" % (largest.unplanned, largest.planned))
     plan.save(os.path.join(options.out, "plan.json"))
     for name in ("memory_cap.svg", "memory_cap.png"):
-        print(picture(plan, os.path.join(options.out, name), cap_bytes))
+        print(picture(plan, os.path.join(options.out, name), cap_bytes,
+                      trained.get("took_bytes", 0)))
     if "failed" not in plain:
         return failed("the cap is large enough without a plan; choose a smaller --cap")
     return failed("the planned network did not train") if "failed" in trained else 0
@@ -138,13 +139,13 @@ def words_of(record: Dict[str, Any]) -> str:
         100 * record["accuracy"], format_bytes(record["took_bytes"]))
 
 
-def picture(plan: Any, path: str, cap_bytes: int) -> str:
+def picture(plan: Any, path: str, cap_bytes: int, took_bytes: int) -> str:
     """Draw memory over one step, without a plan and with it, under the cap."""
     from draw_cap import draw_cap
 
     from memonger.util.errors import RenderError
     try:
-        draw_cap(plan, cap_bytes, path)
+        draw_cap(plan, cap_bytes, path, [took_bytes] if took_bytes else [])
     except RenderError as error:
         return "no picture: %s" % error
     return "left %s" % path

@@ -5,24 +5,28 @@
 A GPT learns the text of a module of the standard library in processes of their own, which the
 operating system gives no more than ``--cap`` for training (``RLIMIT_DATA``, set once the process
 has loaded PyTorch, the module and the text). Without a plan the process runs out of memory; with a
-plan for the cap it trains. The page of the plan is left in ``--out``.
+plan for the cap it trains. The page of the plan is left in ``--out``, and a picture of both steps,
+the cap, and what the allocator handed out in the last step.
 """
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
 import os
 import re
 import resource
 import subprocess
 import sys
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import torch
 from torch_train import GPT, text_batches
 
 import memonger.torch as mt
-from memonger.errors import MemongerError
+from memonger.errors import MemongerError, RenderError
+from memonger.torch.pytorch.allocations import allocations
 from memonger.util.units import format_bytes, parse_bytes
 
 BATCH, LENGTH, WIDTH, LAYERS = 16, 256, 256, 6
@@ -60,19 +64,25 @@ def train(with_plan: bool, cap_bytes: int, steps: int) -> int:
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3)
     torch.randn(512, 512) @ torch.randn(512, 512)  # libraries start their threads
     resource.setrlimit(resource.RLIMIT_DATA, (data_bytes() + cap_bytes,) * 2)
-    losses = []
+    losses: List[float] = []
+    held: List[int] = []
     try:
-        for _ in range(steps):
+        for step in range(steps):
             optimizer.zero_grad()
-            loss = fast(*batch)
-            loss.backward()
+            # The allocator is asked in a step of its own: the record takes memory, too.
+            with allocations() if step == steps - 1 else contextlib.nullcontext([]) as events:
+                loss = fast(*batch)
+                loss.backward()
             optimizer.step()
             losses.append(float(loss))
+        held = list(itertools.accumulate(size for _, size in events))
     except (RuntimeError, MemoryError) as error:
         words = str(error).strip().splitlines()[-1] if str(error) else type(error).__name__
         print(json.dumps({"failed": words}), flush=True)
         os._exit(OUT_OF_MEMORY)  # what ends in order may ask for memory again
-    print(json.dumps({"losses": losses}))
+    most_of = max(1, len(held) // 400)
+    print(json.dumps({"losses": losses, "held_bytes": [
+        max(held[k:k + most_of]) for k in range(0, len(held), most_of)]}))
     return 0
 
 
@@ -98,6 +108,17 @@ def words_of(record: Dict[str, Any]) -> str:
     return "loss %.2f to %.2f in %d steps" % (losses[0], losses[-1], len(losses))
 
 
+def picture(plan: Any, path: str, cap_bytes: int, held_bytes: List[int]) -> str:
+    """Draw memory over one step, without a plan and with it, predicted and measured."""
+    from draw_cap import draw_cap
+    before_bytes = plan.total_bytes - plan.pool_bytes
+    try:
+        draw_cap(plan, cap_bytes, path, [before_bytes + size for size in held_bytes])
+    except RenderError as error:
+        return "no picture: %s" % error
+    return "left %s" % path
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="out", help="folder for the plan's page")
@@ -121,6 +142,8 @@ def main() -> int:
     page = os.path.join(options.out, "gpt.html")
     plan.report(page)
     print("left %s" % page)
+    print(picture(plan, os.path.join(options.out, "torch_memory_cap.png"), cap_bytes,
+                  trained.get("held_bytes", [])))
     if "failed" not in plain:
         print("error: the cap is large enough without a plan; choose a smaller --cap",
               file=sys.stderr)

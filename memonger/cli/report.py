@@ -32,7 +32,7 @@ class Report(Command):
         add_output(parser, "--timeline", endings=FORMATS,
                    help="the timeline: .svg .png or .pdf")
         parser.add_argument("--expand", action="store_true",
-                            help="draw repeated blocks one by one in the diagram")
+                            help="draw each op in the diagram, and repeated blocks one by one")
         parser.add_argument("--clones", action="store_true",
                             help="draw backward, and recomputed ops beside the ops that they serve")
         parser.add_argument("--sweep", action="store_true",

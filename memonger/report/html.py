@@ -18,6 +18,7 @@ from ..util.units import format_bytes
 from ..util.version import __version__, installed
 from .charts.timeline import common_steps
 from .diagram.dot import remarks
+from .diagram.folding import folded
 from .diagram.model import LEGEND, draw
 from .diagram.render import picture
 from .facts import Facts
@@ -140,7 +141,7 @@ def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _diagram(plan: Plan) -> str:
-    drawing = draw(plan)
+    drawing = folded(draw(plan))
     try:
         svg = picture(replace(drawing, title=""), "svg").decode("utf-8")
     except RenderError as error:

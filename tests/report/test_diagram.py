@@ -12,6 +12,7 @@ from report.graphs import cheap_ops, lstm, plan_of, resnet, tiny, unet
 
 from memonger.graph.imported import single_output_graph
 from memonger.report.diagram.dot import dot_text, quoted
+from memonger.report.diagram.folding import folded
 from memonger.report.diagram.model import draw
 from memonger.report.diagram.render import diagram, picture, render
 from memonger.report.diagram.repeated_blocks import find_repeats, name_pattern
@@ -160,6 +161,34 @@ def test_recomputed_runs_between_kept_ops_are_framed(plan):
             "stage1_unit2_plus", "stage2_unit1_bn1", "stage2_unit1_relu1"} in inside
 
 
+def test_runs_with_one_decision_are_one_box(plan):
+    drawing, small = draw(plan), folded(draw(plan))
+    boxes = {node.lines[0]: node for node in small.nodes}
+    assert len(boxes) < 0.8 * len(drawing.nodes)
+    first = boxes["bn0, relu0"]
+    assert first.lines[1].startswith("2 ops  ") and first.group == "recompute"
+    assert "bn0: BatchNorm (" in first.tip and "relu0: " in first.tip
+    assert first.size_bytes == sum(node.size_bytes for node in drawing.nodes
+                                   if node.lines[0] in ("bn0", "relu0"))
+    shown = {c.label for c in small.clusters if c.kind == "repeat"}
+    assert shown == {"3 x stage2_unit*"} and "bn1, relu1" in boxes, "the frame says whose"
+    labels = [node.lines[0] for node in small.nodes]
+    inner = {(labels[e.source], labels[e.target]) for e in small.edges}
+    assert all(a != b for a, b in inner)
+    members = small.members()
+    assert all(len(members[number]) != 1 for number, c in enumerate(small.clusters)
+               if c.kind == "segment")
+
+
+def test_boxes_of_other_decisions_stay_apart(plan):
+    drawing = draw(plan, collapse=False)
+    groups = {node.lines[0]: node.group for node in drawing.nodes}
+    for node in folded(drawing).nodes:
+        whole, _, rest = node.lines[0].rpartition(": ")
+        names = ["%s_%s" % (whole, name) if whole else name for name in rest.split(", ")]
+        assert {groups[name] for name in names if name != "..."} == {node.group}
+
+
 def test_thicker_lines_carry_more(plan):
     drawing = draw(plan)
     edges = sorted(drawing.edges, key=lambda e: e.size_bytes)
@@ -201,7 +230,7 @@ def test_graphviz_draws_every_node(plan):
     drawing = draw(plan)
     root = xml.fromstring(picture(drawing, "svg"))
     drawn = [g for g in root.iter("{http://www.w3.org/2000/svg}g") if g.get("class") == "node"]
-    assert len(drawn) == len(drawing.nodes)
+    assert len(drawn) == len(drawing.nodes) + 1, "and the legend"
 
 
 def without_graphviz(monkeypatch, tmp_path):
@@ -217,7 +246,7 @@ def test_without_graphviz_pictures_say_what_to_install(plan, tmp_path, monkeypat
         render(plan, str(path))
     assert not path.exists()
     render(plan, str(tmp_path / "plan.dot"))
-    assert (tmp_path / "plan.dot").read_text() == dot_text(draw(plan))
+    assert (tmp_path / "plan.dot").read_text() == dot_text(folded(draw(plan)))
 
 
 def test_a_failing_dot_says_how(plan, tmp_path, monkeypatch):

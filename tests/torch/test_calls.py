@@ -175,6 +175,12 @@ def test_fsdp_is_refused_by_name():
         dist.destroy_process_group()
 
 
+def test_ops_are_named_by_the_paths_of_their_modules():
+    plan = mt.plan(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()),
+                   torch.zeros(2, 4), "100%", "eager", costs="reference")
+    assert [op.name for op in plan.graph.ops if not op.is_backward] == ["0/addmm", "1/gelu"]
+
+
 def test_an_estimate_prints_what_the_step_takes_by_category():
     estimated = mt.estimate(Convolutions(), images(), "eager")
     assert estimated.total_bytes == estimated.pool_bytes + sum(estimated.fixed_bytes.values())

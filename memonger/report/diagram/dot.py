@@ -1,6 +1,7 @@
 """Diagrams as DOT text, for Graphviz."""
 from __future__ import annotations
 
+import textwrap
 from typing import Dict, List, Mapping, Sequence, Set
 
 from .model import LEGEND, Drawing, Edge, Node
@@ -18,11 +19,16 @@ def dot_text(drawing: Drawing) -> str:
 def dot_lines(drawing: Drawing) -> List[str]:
     """The statements of the graph, without its braces."""
     lines = [
+        # Packed, the legend stands beside the network: it has no part in its ranks.
         'graph [rankdir=TB, ranksep=0.28, nodesep=0.18, fontname="%s", fontsize=13, '
-        'labelloc=t%s];' % (_FONT, ", label=" + _legend(drawing) if drawing.title else ""),
+        'labelloc=t%s];' % (_FONT, ', pack=8, packmode="array_t", label=<<B>%s</B>>'
+                            % escaped(drawing.title) if drawing.title else ""),
         'node [shape=box, style="filled,rounded", fontname="%s", fontsize=10, margin="0.10,0.08",'
         ' height=0.3, color="#555555", penwidth=0.7];' % _FONT,
         'edge [color="#666666", arrowsize=0.6];']
+    if drawing.title:
+        lines.append("legend [shape=plaintext, style=solid, margin=0, label=%s];"
+                     % _legend(drawing))
     lines += _cluster_lines(drawing, drawing.members(), -1, "")
     lines += [_edge_line(drawing, edge) for edge in drawing.edges]
     return lines
@@ -87,16 +93,13 @@ def _edge_line(drawing: Drawing, edge: Edge) -> str:
 
 
 def _legend(drawing: Drawing) -> str:
-    """The title and the meaning of the colours, as an HTML-like label."""
-    cells = "".join(
-        '<TD BGCOLOR="%s" BORDER="1" COLOR="#555555"><FONT POINT-SIZE="10">%s</FONT></TD>'
-        % (LEGEND[group][0], LEGEND[group][1]) for group in drawing.legend)
-    words = '<BR ALIGN="LEFT"/>'.join(map(escaped, remarks(drawing, drawing.edges)))
-    columns = max(1, len(drawing.legend))
-    return ('<<TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3" CELLPADDING="4">'
-            '<TR><TD COLSPAN="%d"><B>%s</B></TD></TR><TR>%s</TR><TR><TD COLSPAN="%d" BALIGN="LEFT">'
-            '<FONT POINT-SIZE="10">%s</FONT></TD></TR></TABLE>>' % (
-                columns, escaped(drawing.title), cells or "<TD></TD>", columns, words))
+    """The meaning of colours, lines and frames, as an HTML-like label."""
+    cells = "".join('<TR><TD BGCOLOR="%s" BORDER="1" COLOR="#555555">%s</TD></TR>' % LEGEND[group]
+                    for group in drawing.legend)
+    words = "<BR/>".join("<BR/>".join(map(escaped, textwrap.wrap(remark, 36)))
+                         for remark in remarks(drawing, drawing.edges))
+    return ('<<FONT POINT-SIZE="10"><TABLE BORDER="0" CELLBORDER="0" CELLSPACING="3" '
+            'CELLPADDING="4">%s<TR><TD BALIGN="LEFT">%s</TD></TR></TABLE></FONT>>' % (cells, words))
 
 
 def remarks(drawing: Drawing, edges: Sequence[Edge]) -> List[str]:

@@ -15,7 +15,7 @@ from typing import Dict, List, Optional, Sequence, Set, Tuple
 from ...graph.schedule import Step
 from ...plans.plan import Plan
 from ..facts import Facts, OpFacts
-from ..formatting import Units, counted, format_extra
+from ..formatting import Units, counted, format_extra, short_kind
 from .repeated_blocks import Repeat, find_repeats, name_pattern
 
 #: Group -> (fill colour, what it means). "free" is kept in name only: backward never reads it.
@@ -54,6 +54,8 @@ class Node:
     tip: str = ""
     #: Index into ``Drawing.clusters``; -1 for none.
     cluster: int = -1
+    #: What an op makes.
+    size_bytes: int = 0
 
     @property
     def group(self) -> str:
@@ -242,14 +244,14 @@ class _Painter:
         return self.facts.runs[op].index(step)
 
     def _add(self, key: Tuple, lines: Tuple[str, ...], groups: Tuple[Tuple[str, int], ...],
-             tip: str, cluster: int = -1) -> None:
+             tip: str, cluster: int = -1, size_bytes: int = 0) -> None:
         self.index[key] = len(self.drawing.nodes)
-        self.drawing.nodes.append(Node(key, lines, groups, tip, cluster))
+        self.drawing.nodes.append(Node(key, lines, groups, tip, cluster, size_bytes))
 
     def _add_op(self, key: Tuple, ops: List[int]) -> None:
         infos = [self.graph.ops[op] for op in ops]
         name = name_pattern([info.name for info in infos])
-        kind = infos[0].kind
+        kind = short_kind(infos[0].kind)
         repeat, _ = self._block(ops[0])
         cluster = -1 if repeat is None or key[0] == "backward" \
             else self.cluster_of_repeat[repeat]
@@ -267,14 +269,16 @@ class _Painter:
             return
         groups = Counter(drawn_group(fact) for fact in facts)
         order = sorted(groups.items(), key=lambda item: (-item[1], list(LEGEND).index(item[0])))
-        lines = [name, "%s  %s" % (kind, size)]
+        # PyTorch's names end with the kind.
+        lines = [name, size if name.rpartition("/")[2].startswith(kind) else
+                 "%s  %s" % (kind, size)]
         variants = sorted({fact.decision.split("+")[0] for fact in facts
                            if fact.group.startswith("variant")})
         if variants:
             lines.append(", ".join(variants))
         if len(order) > 1:
             lines.append(", ".join("%d %s" % (number, COPIES[group]) for group, number in order))
-        self._add(key, tuple(lines), tuple(order), _tip(facts, kind, size), cluster)
+        self._add(key, tuple(lines), tuple(order), _tip(facts, kind, size), cluster, sizes[-1])
 
     @staticmethod
     def _times(ops: List[int]) -> str:

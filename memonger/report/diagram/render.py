@@ -13,6 +13,7 @@ from ...util.files import write_whole
 from ...util.messages import one_line
 from ..formatting import ending_of
 from .dot import dot_lines, dot_text
+from .folding import folded
 from .model import Drawing, draw
 
 FORMATS = ("svg", "png", "pdf", "dot")
@@ -68,7 +69,8 @@ def _drawn(plan: Plan, options: Mapping[str, Any]) -> Drawing:
     for name in options:
         if name not in known:
             raise InputError("diagrams have no option %r; there are %s" % (name, ", ".join(known)))
-    return draw(plan, **options)
+    drawing = draw(plan, **options)
+    return folded(drawing) if options.get("collapse", True) else drawing
 
 
 def picture(drawing: Drawing, ending: str) -> bytes:

@@ -55,6 +55,7 @@ def node_name(node: fx.Node) -> str:
     stack = node.meta.get("nn_module_stack")
     path = str(list(stack.values())[-1][0]) if stack else ""
     path = path.partition(".")[2] if path.startswith("L[") else path
+    path = path[len("__self__"):] if path.startswith("__self__") else path  # PyTorch's own classes
     for old, new in (("'", ""), ('"', ""), ("[", "."), ("]", ""), ("_modules.", "")):
         path = path.replace(old, new)
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
