@@ -11,6 +11,7 @@ from torch_nets import Attention, Convolutions, images, same, sentences, trained
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, InputError, UnitError
 from memonger.torch.pytorch.allocations import peak_bytes
+from memonger.torch.times.link import link_bytes_per_s, measured_bytes_per_s
 
 CASES = [(Convolutions, images, "80%"), (Attention, sentences, "85%")]
 HOST = {"mode": "eager", "costs": "reference", "host": "1GB", "link": "25TB/s", "time_limit": 2}
@@ -155,3 +156,10 @@ def test_one_of_several_results_of_an_op_may_go():
     moved = [name for name, what in plan.decisions.items() if "offload" in what]
     assert any("scaled_dot_product" in name for name in moved)
     assert same(numbers, trained(twin, twin, (x,)))
+
+
+def test_the_speed_of_copies_is_measured_where_there_is_a_gpu():
+    device = torch.device("cpu")
+    assert link_bytes_per_s(device) == 25e9
+    found = measured_bytes_per_s(device)
+    assert 1e8 < found < 1e13 and found == measured_bytes_per_s(device)

@@ -122,7 +122,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
                       time_limit=time_limit, max_clones=max_clones,
                       plan=plan, unplanned=budget is None and plan is None,
                       in_flight=in_flight if plan is None else plan.options.get("in_flight", 0))
-    request = with_host(request, host, link, plan)
+    request = with_host(request, host, link, device_of(module, ()), plan)
     plain = original(module)
     paths = None if blocks is None else paths_of(plain, blocks)
     unplanned = versions.unplanned_backend(request.mode)

@@ -10,7 +10,7 @@ from ...planning.sweeping import BUDGETS, sweep_requests
 from ...plans.max_batch import MaxBatch
 from ...plans.plan import Budget, Plan
 from ...report.progress import Asked, callback_of, part_of, shows_progress
-from ..pytorch.module_step import Inputs, with_batch
+from ..pytorch.module_step import Inputs, device_of, with_batch
 from ..step.planning import log_plan, make_plan
 from ..step.request import Request, requested, resolved, with_host
 from ..times import stored_profiles
@@ -66,8 +66,8 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         ``plan.decisions`` has their names.
     host, link : optional
         Values may lie on the host between forward and backward, in so many bytes (``"16GB"``, or
-        ``"auto"``: half of what is free there), and are copied at the speed ``link``
-        (``"25GB/s"``, the default) while kernels run. In eager mode.
+        ``"auto"``: half of what is free there), and are copied at the speed ``link`` while kernels
+        run (``"25GB/s"``; by default that of the module's GPU, measured, else this). In eager mode.
     in_flight : int
         Of a pipeline's stage: how many microbatches wait for their backward pass at once, at most
         (under 1F1B the stages from this one to the last, under GPipe all microbatches). What each
@@ -90,7 +90,7 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         variants=variants, max_clones=max_clones, progress=callback_of(progress), method=method,
         keep=keep, recompute=recompute, overhead=overhead, in_flight=in_flight), costs,
         optimizer, optimizer_params)
-    return traced(module, inputs, with_host(request, host, link)).plan
+    return traced(module, inputs, with_host(request, host, link, device_of(module, inputs))).plan
 
 
 @shows_progress

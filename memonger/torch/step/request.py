@@ -15,11 +15,10 @@ from ...util.units import KNEE, parse_budget, parse_bytes, parse_rate, refuse_ba
 from ..capture.costs import ROOFLINES
 from ..pytorch.module_step import Inputs, device_of
 from ..pytorch.optimizer import Optimizer, optimizer_named
+from ..times.link import USUAL_BYTES_PER_S, link_bytes_per_s
 from ..times.profile import Profile
 
 MODES = ("inductor", "eager")
-#: Speed of a copy between a GPU and pinned memory of the host, one way: of PCIe 4.0 x16, measured.
-LINK_BYTES_PER_S = 25e9
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Request(PlanRequest):
     #: A plan that the step runs by, where its sizes are the plan's.
     plan: Optional[Plan] = None
     #: Speed of copies to the host and back, where ``host_budget_bytes`` lets values lie there.
-    link_bytes_per_s: float = LINK_BYTES_PER_S
+    link_bytes_per_s: float = USUAL_BYTES_PER_S
     #: Microbatches of a pipeline's stage that wait for their backward pass at once, at most; 0: no
     #: stage of a pipeline.
     in_flight: int = 0
@@ -80,10 +79,11 @@ def with_profile(request: Request, profile: Profile) -> Request:
 
 
 def with_host(request: Request, host: Union[None, str, int], link: Union[None, str, float],
-              plan: Optional[Plan] = None) -> Request:
+              device: Optional[torch.device] = None, plan: Optional[Plan] = None) -> Request:
     """The request with what values may take on the host, and the speed of a copy there or back.
 
-    ``host``: a size, or "auto": half of the host's memory that is free. A plan has its own.
+    ``host``: a size, or "auto": half of the host's memory that is free. ``device``: whose link is
+    measured where ``link`` is not given; None: ranks are to decide alike. A plan has its own.
     """
     if plan is not None:
         asked = plan.options
@@ -96,8 +96,8 @@ def with_host(request: Request, host: Union[None, str, int], link: Union[None, s
         return request
     free_bytes = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     host_bytes = free_bytes // 2 if host == "auto" else parse_bytes(host)
-    return replace(request, host_budget_bytes=host_bytes, link_bytes_per_s=LINK_BYTES_PER_S
-                   if link is None else parse_rate(link))
+    return replace(request, host_budget_bytes=host_bytes, link_bytes_per_s=parse_rate(
+        link_bytes_per_s(device) if link is None else link))
 
 
 def resolved(budget: Budget, module: Any, inputs: Inputs) -> Budget:
