@@ -94,6 +94,8 @@ pictures: demo demo-torch
 	$(VENV)/bin/python -m benchmarks picture
 	$(VENV)/bin/memonger report out/plan.json --graph docs/pictures/plan.png
 	cd out && $(abspath $(VENV))/bin/python ../tools/run_notebook.py ../examples/plan_tour.ipynb
+	cd out && PYTHONPATH=.. $(abspath $(VENV)).torch/bin/python ../tools/run_notebook.py \
+		../examples/torch_tour.ipynb
 
 # Without MXNet, whose library lies outside: the wheel has the plugin's sources. auditwheel finds the
 # tag, manylinux_2_34 on Debian 12, and changes no library.

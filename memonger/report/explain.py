@@ -118,6 +118,9 @@ def _otherwise(facts: Facts, other: Schedule, how: str) -> str:
     storage = plan_storage(facts.plan.graph, other, facts.plan.storage)
     change_bytes = storage.pool_bytes - line.pool_bytes
     sizes = " (%s instead of %s)" % (units.size(storage.pool_bytes), units.size(line.pool_bytes))
+    if not facts.plan.graph.shares_buffers:
+        return "the step's peak would be %s %s%s" % (
+            _difference(units, change_bytes), how, sizes if change_bytes else "")
     return "the pool would be %s %s%s, the peak of live bytes %s" % (
         _difference(units, change_bytes), how, sizes if change_bytes else "",
         _difference(units, storage.peak_live_bytes - line.peak_live_bytes))
@@ -182,7 +185,7 @@ def rank_words(facts: Facts, fact: OpFacts) -> str:
     rates = [f.time_s / f.size_bytes for f in facts.ops
              if f.size_bytes and facts.graph.ops[f.op].recomputable]
     if not fact.size_bytes:
-        return "it makes nothing that counts in the pool"
+        return "it makes nothing that counts"
     # Equal rates share a place, whatever the last bits of the division say.
     own = (1 - 1e-6) * fact.time_s / fact.size_bytes
     rank = 1 + sum(rate < own for rate in rates)

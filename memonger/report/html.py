@@ -275,7 +275,7 @@ def _small_timeline(facts: Facts, width: int = 640, height: int = 130) -> str:
     return ('<svg width="%d" height="%d" viewBox="0 -4 %d %d" style="margin-top:6px">'
             '<polygon points="0,%d %s %d,%d" fill="#fdd0a2"/>'
             '<polyline points="%s" fill="none" stroke="#636363"/>%s%s</svg>'
-            '<div style="color:#666">grey: live bytes and pool, unplanned; orange: with this plan'
+            '<div style="color:#666">grey: unplanned; orange: with this plan; dashed: the most'
             '</div>' % (width, height + 8, width, height + 8, height, points(planned), width,
                         height, points(unplanned), pool(unplanned, "#636363"),
                         pool(planned, "#d94801")))

@@ -14,9 +14,8 @@ from ..plans.plan import Plan
 from .charts.timeline import COLOURS, HOST, common_steps, measured_pool, pool_budget
 from .diagram.model import LEGEND, drawn_group
 from .facts import Facts, OpFacts
-from .formatting import Units
+from .formatting import Units, pool_name
 from .streams import transfers
-from .text import category_names
 
 MAX_STEPS, MAX_OPS, MAX_BLOCKS = 2500, 2000, 600
 #: The group of rows that stand for the smallest ops of a large network.
@@ -37,7 +36,7 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
         "plain": units.plain, "plain_times": units.plain_times, "unit": unit,
         "backward": next((i for i, late in enumerate(unplanned.is_backward) if late),
                          len(unplanned)),
-        "pool_name": category_names(plan.graph)["pool"],
+        "pool_name": pool_name(plan.graph),
         "pool": {name: None if size is None else round(size / unit, 2)
                  for name, size in pools.items()},
         "transfers": _transfers(facts, across(planned)), "host_colour": HOST,

@@ -25,6 +25,7 @@ from .formatting import (
     format_extra,
     format_percent,
     format_time,
+    pool_name,
     shape_words,
     table,
 )
@@ -226,8 +227,7 @@ _WITHOUT_POOL = {**CATEGORIES, "pool": "in the step", "rest": "before it", "aux"
 
 def category_names(graph: Optional[Graph]) -> Mapping[str, str]:
     """Names of categories in the words of the framework that runs a graph."""
-    pooled = graph is None or graph.shares_buffers or graph.own_units
-    return CATEGORIES if pooled else _WITHOUT_POOL
+    return CATEGORIES if graph is None or pool_name(graph) == "pool" else _WITHOUT_POOL
 
 
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None,

@@ -227,7 +227,7 @@ def test_frontier_table(golden):
         **pair(plan.pool_bytes, plan.baseline_pool_bytes, {"inputs": 1000})), plan.overhead)
         for plan in plans]
     header, least = (line.split() for line in frontier_table(in_bytes).splitlines()[:2])
-    assert header[:4] == ["total", "of", "unplanned", "pool"]
+    assert header[:6] == ["total", "of", "unplanned", "in", "the", "step"]
     assert least[:6] == ["1.22", "KiB", "62.5", "%", "250", "B"]
 
 

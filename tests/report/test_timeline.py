@@ -63,8 +63,8 @@ def test_what_is_drawn(plan):
     assert max(lines["live, unplanned"].get_ydata()) * mib \
         == facts.baseline_timeline.peak_live_bytes
     assert max(lines["live with this plan"].get_ydata()) * mib == facts.timeline.peak_live_bytes
-    assert lines["budget for the pool"].get_color() == BUDGET
-    assert lines["budget for the pool"].get_ydata()[0] * mib == pool_budget(plan)
+    assert lines["budget, pool"].get_color() == BUDGET
+    assert lines["budget, pool"].get_ydata()[0] * mib == pool_budget(plan)
     assert "measured with this plan" not in lines
 
 

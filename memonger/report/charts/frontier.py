@@ -6,7 +6,7 @@ from typing import Any, Sequence, Tuple
 from ...plans.frontier import frontier, knee
 from ...plans.plan import Plan
 from ...util.errors import RenderError
-from ..formatting import Units, counted, format_extra, format_percent, table
+from ..formatting import Units, counted, format_extra, format_percent, pool_name, table
 from .figures import axis_unit, new_figure, save_figure
 
 #: Most characters of a bar in the table.
@@ -27,8 +27,8 @@ def frontier_table(plans: Sequence[Plan]) -> str:
     least, most = _range([plan.overhead for plan in plans])
     base = plans[0].baseline_total_bytes
     own = plans[0].graph.own_units
-    rows = [["peak" if own else "total", "of unplanned", *([] if own else ["pool"]), "extra time",
-             "at least", ""]]
+    rows = [["peak" if own else "total", "of unplanned",
+             *([] if own else [pool_name(plans[0].graph)]), "extra time", "at least", ""]]
     for plan in sorted(plans, key=lambda p: (p.total_bytes, p.overhead)):
         bar = "#" * round(BAR * (plan.overhead - least) / (most - least))
         remark = " <- knee" if plan is turn else "" if any(p is plan for p in best) else \

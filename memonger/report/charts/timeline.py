@@ -9,7 +9,7 @@ from typing import Any, Callable, List, Sequence, Tuple
 from ...memory.timeline import CATEGORIES, Timeline
 from ...plans.plan import Plan
 from ..facts import Facts
-from ..formatting import Units, format_percent
+from ..formatting import Units, format_percent, pool_name
 from ..streams import transfers
 from .figures import axis_unit, label_beside, new_figure, save_figure
 
@@ -64,7 +64,7 @@ def timeline_figure(plan: Plan) -> Any:
     budget = pool_budget(plan)
     if budget is not None and 0 <= budget <= top_bytes:
         # Wide and below, for the planned pool often lies on it.
-        lines.append((budget, "budget for the pool", BUDGET, "-"))
+        lines.append((budget, "budget, " + pool_name(plan.graph), BUDGET, "-"))
     for size, words, colour, style in lines:
         axes.axhline(size / scale, color=colour, linestyle=style, label=words,
                      linewidth=2.5 if style == "-" else 1.2, zorder=1.5 if style == "-" else 2)
@@ -75,14 +75,16 @@ def timeline_figure(plan: Plan) -> Any:
     axes.axvline(_backward(unplanned), color="#cccccc", linewidth=0.8, zorder=0)
     axes.set_xlabel("ops of the unplanned step, in order (backward from op %d); recomputed ops "
                     "stand in between" % _backward(unplanned))
-    axes.set_ylabel("memory of the pool%s" % (", " + unit if unit else ""))
+    axes.set_ylabel("memory%s%s" % (
+        " of the pool" if plan.graph.shares_buffers else "", ", " + unit if unit else ""))
     axes.set_title(_title(plan, units), fontsize=11, loc="left", pad=20)
     axes.legend(fontsize=8, loc="upper left", ncol=6, frameon=False, borderaxespad=0,
                 handlelength=1.5, bbox_to_anchor=(0, -0.17), handles=_key(axes, labelled))
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     notes = [*_peak_words(planned, units), "",
-             "live: bytes that later ops still need; pool: memory set aside for them"]
+             "live: bytes that later ops still need" + (
+                 "; pool: memory set aside for them" if plan.graph.shares_buffers else "")]
     if measured_pool(plan) is not None:
         notes.append("measured: what the process took, less what is predicted outside the pool: "
                      "parameters, gradients, inputs, workspace")
@@ -94,8 +96,9 @@ def timeline_figure(plan: Plan) -> Any:
 def _levels(plan: Plan, unplanned: Timeline,
             planned: Timeline) -> List[Tuple[int, str, str, str]]:
     """Bytes, words, colour and style of each horizontal line but the budget's."""
-    lines = [(unplanned.pool_bytes, "pool, unplanned", BASELINE, "--"),
-             (planned.pool_bytes, "pool with this plan", PLANNED, "--")]
+    name = pool_name(plan.graph)
+    lines = [(unplanned.pool_bytes, name + ", unplanned", BASELINE, "--"),
+             (planned.pool_bytes, name + " with this plan", PLANNED, "--")]
     for size, words, colour in (
             (measured_pool(plan, original=True), "measured, unplanned", BASELINE),
             (measured_pool(plan), "measured with this plan", MEASURED)):
