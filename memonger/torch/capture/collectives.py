@@ -43,6 +43,4 @@ def network_bytes(node: fx.Node) -> Optional[int]:
 
 def _name(node: fx.Node) -> str:
     """The name of a collective, however many tensors it takes; "" of other operators."""
-    if not private_ops.is_operator(node.target) or node.target.namespace != NAMESPACE:
-        return ""
-    return str(node.target).split(".")[1].replace("_coalesced", "").rstrip("_")
+    return private_ops.name_in(NAMESPACE, node.target).replace("_coalesced", "").rstrip("_")

@@ -28,6 +28,4 @@ def is_wait(node: fx.Node) -> bool:
 
 
 def _name(node: fx.Node) -> str:
-    if not private_ops.is_operator(node.target) or node.target.namespace != NAMESPACE:
-        return ""
-    return str(node.target).split(".")[1]
+    return private_ops.name_in(NAMESPACE, node.target)

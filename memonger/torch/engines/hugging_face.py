@@ -8,36 +8,25 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, List
+from typing import Any
 
 from transformers import TrainerCallback
 
-from ...plans.plan import Budget, Plan
 from ...util.units import format_bytes
-from ..calls.compiled import compile, plans
+from ..calls.compiled import compile
+from .callback import BudgetCallback
 
 logger = logging.getLogger("memonger.torch")
 
 
-class MemoryBudgetCallback(TrainerCallback):
+class MemoryBudgetCallback(BudgetCallback, TrainerCallback):
     """Trains a ``Trainer``'s model by plans under a budget.
 
     The model is planned in place when training begins, behind what the trainer does to it, and
     stays the object that it is: it is saved, loaded, evaluated and generates as before. Batches of
     other sizes keep the budget, too; a share is of the first step. The optimizer's state counts
     where the trainer has made the optimizer.
-
-    Parameters
-    ----------
-    budget : int, float or str
-        As for :func:`memonger.torch.compile`.
-    **options
-        Its other arguments, such as ``mode="eager"``.
     """
-
-    def __init__(self, budget: Budget, **options: Any):
-        self.budget, self.options = budget, options
-        self._planned: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         """Plan the model in place; the first step makes the plan."""
@@ -51,8 +40,3 @@ class MemoryBudgetCallback(TrainerCallback):
             logger.info("trained by a plan of %s, unplanned %s, %+.1f %% time",
                         format_bytes(plan.total_bytes), format_bytes(plan.baseline_total_bytes),
                         100 * plan.overhead)
-
-    @property
-    def plans(self) -> List[Plan]:
-        """The plans that training has used so far, in the order in which they were made."""
-        return [] if self._planned is None else plans(self._planned)

@@ -11,9 +11,9 @@ from typing import Any, List, Tuple
 
 import torch
 
-from ...plans.plan import Budget, Plan
 from ...util.errors import InputError
-from ..calls.compiled import compile, plans
+from ..calls.compiled import compile
+from .callback import BudgetCallback
 
 try:
     from lightning.pytorch import Callback
@@ -21,25 +21,14 @@ except ImportError:  # the same by its older name
     from pytorch_lightning import Callback
 
 
-class MemoryBudgetCallback(Callback):
+class MemoryBudgetCallback(BudgetCallback, Callback):
     """Trains a LightningModule's ``training_step`` by plans under a budget.
 
     The step is planned as a whole, loss and all, when training begins; ``self.log`` and
     ``self.log_dict`` work in it as without. The module stays the object that it is, and its
     checkpoints are plain ones. Batches of other sizes keep the budget, too; a share is of the
     first step. The optimizer counts where there is one.
-
-    Parameters
-    ----------
-    budget : int, float or str
-        As for :func:`memonger.torch.compile`.
-    **options
-        Its other arguments, such as ``mode="eager"``.
     """
-
-    def __init__(self, budget: Budget, **options: Any):
-        self.budget, self.options = budget, options
-        self._planned: Any = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Plan the step; its first run makes the plan.
@@ -76,11 +65,6 @@ class MemoryBudgetCallback(Callback):
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """The same where training ends early."""
         self.on_train_end(trainer, pl_module)
-
-    @property
-    def plans(self) -> List[Plan]:
-        """The plans that training has used so far, in the order in which they were made."""
-        return [] if self._planned is None else plans(self._planned)
 
 
 def _detached(values: Any, named: Any) -> Any:

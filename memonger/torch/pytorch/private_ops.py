@@ -221,6 +221,12 @@ def is_operator(target: Any) -> bool:
     return isinstance(target, torch._ops.OpOverload)
 
 
+def name_in(namespace: str, target: Any) -> str:
+    """The name of an operator of one namespace, without its overload; "" of any other target."""
+    return target._schema.name.partition("::")[2] \
+        if is_operator(target) and target.namespace == namespace else ""
+
+
 def writes(target: Any) -> bool:
     """Whether a node's target is an operator that writes into its inputs."""
     return is_operator(target) and target._schema.is_mutable
