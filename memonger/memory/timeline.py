@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..graph.clock import Times
 from ..graph.in_use import effective_ops
@@ -117,18 +117,7 @@ def timeline(graph: Graph, schedule: Schedule, storage_model: str = "best") -> T
     storage = plan_storage(graph, schedule, storage_model)
     program, blocks = storage.program, storage.blocks
     count = len(program.steps)
-    change = {category: [0] * (count + 2) for category in CATEGORIES}
-    for block, values in enumerate(_values_of_blocks(storage)):
-        whole = blocks.blocks[block]
-        # The memory belongs to the value made last.
-        for position, value in enumerate(values):
-            start = program.values[value].step
-            end = whole.end + 1 if position + 1 == len(values) \
-                else program.values[values[position + 1]].step
-            category = change[_category(graph, storage, value)]
-            category[start] += whole.bytes
-            category[end] -= whole.bytes
-    by_category = {name: _running(column, count) for name, column in change.items()}
+    by_category = live_by(storage, lambda value: _category(graph, storage, value), CATEGORIES)
     live = tuple(sum(column) for column in zip(*by_category.values())) if count else ()
     buffers = live
     if storage.buffer_of and not storage.offset_of:
@@ -144,6 +133,24 @@ def timeline(graph: Graph, schedule: Schedule, storage_model: str = "best") -> T
         tuple(ops[s.op].workspace_bytes for s in program.steps), schedule.times(graph),
         tuple(host_timeline(graph, schedule)), storage.pool_bytes, storage.peak_live_bytes,
         storage.step_of_peak, graph, storage)
+
+
+def live_by(storage: StoragePlan, label_of: Callable[[int], str],
+            labels: Iterable[str] = ()) -> Dict[str, Tuple[int, ...]]:
+    """Bytes alive at each step by the label of the value in them; ``labels`` come first."""
+    program = storage.program
+    count = len(program.steps)
+    change: Dict[str, List[int]] = {label: [0] * (count + 2) for label in labels}
+    for values, whole in zip(_values_of_blocks(storage), storage.blocks.blocks):
+        # The memory belongs to the value made last.
+        for position, value in enumerate(values):
+            start = program.values[value].step
+            end = whole.end + 1 if position + 1 == len(values) \
+                else program.values[values[position + 1]].step
+            column = change.setdefault(label_of(value), [0] * (count + 2))
+            column[start] += whole.bytes
+            column[end] -= whole.bytes
+    return {label: _running(column, count) for label, column in change.items()}
 
 
 def _running(change: List[int], count: int) -> Tuple[int, ...]:

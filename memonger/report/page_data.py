@@ -6,9 +6,9 @@ buckets that keep their largest step; small ops and small tensors are added up.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Any, Dict, List, Sequence
+from typing import Any, Dict, List, Sequence, Tuple
 
-from ..memory.timeline import CATEGORIES, Timeline
+from ..memory.timeline import CATEGORIES, Timeline, live_by
 from ..plans.frontier import frontier, knee
 from ..plans.plan import Plan
 from .charts.timeline import COLOURS, HOST, common_steps, measured_pool, pool_budget
@@ -18,6 +18,9 @@ from .formatting import Units, pool_name
 from .streams import transfers
 
 MAX_STEPS, MAX_OPS, MAX_BLOCKS = 2500, 2000, 600
+#: Colours of modules, as many as are told apart.
+MODULES = ("#66c2a5", "#fc8d62", "#8da0cb", "#e78ac3", "#a6d854", "#ffd92f", "#e5c494", "#b3b3b3",
+           "#80b1d3", "#fb8072")
 #: The group of rows that stand for the smallest ops of a large network.
 SMALL = "small"
 
@@ -43,6 +46,7 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
         "planned": _line(planned, across(planned), unit),
         "unplanned": _line(unplanned, across(unplanned), unit),
         "categories": [[name, COLOURS[name]] for name in CATEGORIES],
+        "modules": _modules(planned, unit),
         "ops": _ops(facts, unit),
         "colours": {**{group: colour for group, (colour, _) in LEGEND.items()},
                     SMALL: LEGEND["free"][0]},
@@ -65,6 +69,36 @@ def _line(line: Timeline, x: Sequence[float], unit: int) -> Dict[str, Any]:
         "cut": len(line) - len(steps),
         "blocks": {"first": [p[0] for p in blocks], "last": [p[1] for p in blocks],
                    "size": [p[2] // unit for p in blocks], "name": [p[3] for p in blocks]}}
+
+
+def _modules(line: Timeline, unit: int) -> List[List[Any]]:
+    """Name, colour and bytes at each drawn step of the modules that a step's ops are of."""
+    graph, steps = line.graph, line.storage.program.steps
+    owner = [op if own.forward_op < 0 else own.forward_op for op, own in enumerate(graph.ops)]
+    paths = {op: graph.ops[op].name.rpartition("/")[0] for op in set(owner)}
+    if not any(paths.values()):
+        return []  # names of MXNet's ops have no paths
+
+    def parts_at(label_of: Dict[int, str]) -> Dict[str, Tuple[int, ...]]:
+        return live_by(line.storage, lambda value: label_of[
+            owner[steps[line.storage.program.values[value].step].op]])
+    label_of, depth_of = dict.fromkeys(paths, ""), {"": 0}
+    while True:  # the largest is divided, while the palette lasts
+        parts = parts_at(label_of)
+        for label in sorted(parts, key=lambda name: -sum(parts[name])):
+            depth = depth_of[label] + 1
+            inner = {op: ".".join(paths[op].split(".")[:depth])
+                     for op, old in label_of.items() if old == label}
+            label_of_all = {**label_of, **inner}
+            if set(inner.values()) != {label} and len(set(label_of_all.values())) <= len(MODULES):
+                break
+        else:
+            break
+        depth_of.update(dict.fromkeys(inner.values(), depth))
+        label_of = label_of_all
+    drawn = _representatives(line)
+    return [[label or "(outside its modules)", colour, [column[step] // unit for step in drawn]]
+            for (label, column), colour in zip(parts.items(), MODULES)]
 
 
 def _transfers(facts: Facts, x: Sequence[float]) -> List[List[Any]]:

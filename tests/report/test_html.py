@@ -83,6 +83,19 @@ def test_the_page_is_one_sound_file(plan, tmp_path):
     assert "a &lt;note&gt; &amp; more" in text
 
 
+def test_ops_with_paths_are_told_by_module(plan):
+    assert data_of(html.page(plan))["modules"] == []  # names of MXNet's ops have none
+    graph = resnet((3, 3), 4, 32, 8)
+    ops = tuple(replace(op, name="net.stage%d/%s" % (number * 3 // len(graph.ops), op.name)
+                        if op.forward_op < 0 else op.name) for number, op in enumerate(graph.ops))
+    data = data_of(html.page(plan_of(replace(graph, ops=ops))))
+    labels = [name for name, _, _ in data["modules"]]
+    assert {"net.stage0", "net.stage1"} <= set(labels) and "net" not in labels
+    assert len({colour for _, colour, _ in data["modules"]}) == len(labels)
+    for step, live in enumerate(data["planned"]["live"]):
+        assert sum(part[step] for _, _, part in data["modules"]) == pytest.approx(live, abs=9)
+
+
 def test_the_data_agree_with_the_plan(plan, sweep):
     data = data_of(html.page(plan, sweep))
     facts = Facts(plan)
