@@ -1,7 +1,11 @@
 """What mkdocs does to pages: Sphinx's roles in docstrings become plain code, numbers in tables keep
 their units beside them, and objects of the API have the names by which users import them."""
+import json
 import re
+from pathlib import Path
 
+#: The file that names the version, which the site's folder is called by.
+VERSION = Path(__file__).resolve().parents[1] / "memonger" / "util" / "version.py"
 #: Module that defines an object -> module that users import it from.
 PUBLIC = {
     "memonger.graph.schedule": "memonger.graph.schedule",
@@ -17,12 +21,32 @@ PUBLIC = {
     "memonger.solve": "memonger.solve",
     "memonger.solve.options": "memonger.solve.options",
     "memonger.solve.result": "memonger.solve.result",
+    "memonger.torch.calls.estimate": "memonger.torch",
     "memonger.torch.calls.plan": "memonger.torch",
     "memonger.torch.calls.compiled": "memonger.torch",
     "memonger.torch.pytorch.loss_layer": "memonger.torch",
     "memonger.util.errors": "memonger.errors",
     "memonger.zoo.ready_plans": "memonger.zoo",
 }
+
+
+def on_config(config, **_):
+    """Each version has a folder of its own, as the theme's list of versions expects."""
+    version = re.search(r'__version__ = "(.*)"', VERSION.read_text("utf-8")).group(1)
+    config["site_dir"] = str(Path(config["site_dir"]) / version)
+    return config
+
+
+def on_post_build(config, **_):
+    """The list of versions beside their folders, the newest first, and a page that leads to it."""
+    site = Path(config["site_dir"]).parent
+    names = sorted((path.parent.name for path in site.glob("*/index.html")), reverse=True,
+                   key=lambda name: [int(part) for part in re.findall(r"\d+", name)])
+    (site / "versions.json").write_text(json.dumps(
+        [{"version": name, "title": name, "aliases": ["latest"] * (name == names[0])}
+         for name in names]) + "\n")
+    (site / "index.html").write_text(
+        '<!doctype html><meta http-equiv="refresh" content="0; url=%s/index.html">\n' % names[0])
 
 
 def on_page_content(html, **_):

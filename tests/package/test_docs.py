@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import json
 import re
 import runpy
 import shlex
@@ -136,12 +137,29 @@ def test_the_reference_has_the_names_that_users_import():
         inside, _, name = path.rpartition(".")
         public = hooks["PUBLIC"].get(inside if path not in hooks["PUBLIC"] else path)
         assert public, path
-        if not public.startswith("memonger.torch") and path not in hooks["PUBLIC"]:
+        if public.startswith("memonger.torch"):  # PyTorch need not be installed here
+            source = (ROOT / (inside.replace(".", "/") + ".py")).read_text("utf-8")
+            assert re.search(r"^(def|class) %s\b" % name, source, re.M), path
+        elif path not in hooks["PUBLIC"]:
             imported = getattr(importlib.import_module(public), name)
             assert imported is getattr(importlib.import_module(inside), name), path
     shown = hooks["on_page_content"](
         '<h3 id="memonger.mx.calls.plan.plan" class="doc doc-heading">\n<code class="x">plan')
     assert shown.endswith('<code class="x">memonger.plan')
+
+
+def test_the_site_has_a_folder_for_each_version(tmp_path):
+    hooks = runpy.run_path(str(ROOT / "tools" / "docs_hooks.py"))
+    config = hooks["on_config"]({"site_dir": str(tmp_path)})
+    assert config["site_dir"] == str(tmp_path / memonger.__version__)
+    for name in (memonger.__version__, "0.0.9", "0.0.10"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "index.html").write_text("")
+    hooks["on_post_build"](config)
+    versions = json.loads((tmp_path / "versions.json").read_text())
+    assert [item["version"] for item in versions] == [memonger.__version__, "0.0.10", "0.0.9"]
+    assert [item["aliases"] for item in versions] == [["latest"], [], []]
+    assert memonger.__version__ + "/index.html" in (tmp_path / "index.html").read_text()
 
 
 def test_the_citation_names_this_version():
