@@ -149,9 +149,9 @@ def test_values_go_to_the_host_where_that_is_cheaper(config):
     step.result.gm = insert(step.gm, **made.places)
     step.rematerialized()
     ops = torch.ops.ao
-    stand_ins = {ops.offload.default: private_copies.store, ops.wait_tensor.default: ended,
+    stand_ins = {ops.offload.default: lambda value: private_copies.store(value, value.stride()),
                  ops.reload.default: lambda host, device, size, stride:
-                 private_copies.fetch(host, device)}
+                 private_copies.fetch(host, size, stride, device), ops.wait_tensor.default: ended}
     for node in step.gm.graph.nodes:
         node.target = stand_ins.get(node.target, node.target)
     step.gm.recompile()

@@ -67,7 +67,7 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     host, link : optional
         Values may lie on the host between forward and backward, in so many bytes (``"16GB"``, or
         ``"auto"``: half of what is free there), and are copied at the speed ``link`` while kernels
-        run (``"25GB/s"``; by default that of the module's GPU, measured, else this). In eager mode.
+        run (``"25GB/s"``; by default that of the module's GPU, measured, else this).
     in_flight : int
         Of a pipeline's stage: how many microbatches wait for their backward pass at once, at most
         (under 1F1B the stages from this one to the last, under GPipe all microbatches). What each

@@ -233,8 +233,8 @@ def writes(target: Any) -> bool:
 
 
 def makes_view(target: Any) -> bool:
-    """Whether an operator's results are views of its first operand."""
-    return is_operator(target) and target.is_view
+    """Whether an operator of ATen's makes views of its first operand, and does nothing else."""
+    return is_operator(target) and target.is_view and target.namespace == "aten"
 
 
 def written_arguments(node: fx.Node) -> List[fx.Node]:

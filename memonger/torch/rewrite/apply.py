@@ -7,12 +7,13 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 import torch.fx as fx
 
 from ...graph.in_use import graph_in_use
-from ...graph.offload import WAIT
+from ...graph.offload import GATE, WAIT
 from ...graph.schedule import Schedule, Step, expand
 from ...graph.types import Graph, Op
 from ..capture.captured import TANGENT, Captured
 from ..capture.fusion import is_small_beside
 from ..capture.laid import joined
+from ..capture.layouts import has_channels_last
 from ..capture.operators import run_again
 from ..capture.written import copy_of, with_copies
 from ..pytorch import private_joint, private_ops
@@ -159,6 +160,7 @@ class _Writer:
         #: Of each tensor the step that makes it first.
         self.made_first = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)
                            if item.producer in self.first}
+        self.arranged = any(map(has_channels_last, captured.joint.graph.nodes))
         #: Parts of the op that is written which are taken from forward.
         self.kept: Set[fx.Node] = set()
 
@@ -212,8 +214,9 @@ class _Writer:
         read = [self._value(value, {tensor: source}, in_backward) if t == tensor
                 else self.of_step[source]
                 for t, source in zip(reversed(op.inputs), reversed(step.sources))]
-        made = written_copy(self.new, kind, read, value, in_backward, self.captured.device,
-                            op.inputs[0] != tensor)
+        hands_on = kind == GATE and op.inputs[0] == tensor
+        made = read[0] if hands_on else written_copy(
+            self.new, kind, read, value, in_backward, self.arranged)
         self.of_step.append(made)
         if kind == WAIT:  # what is fetched has ended
             self.of_step[step.sources[-1]] = made

@@ -3,20 +3,28 @@ from __future__ import annotations
 
 import operator
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping
+from typing import Dict, List, Mapping, Optional
 
+import torch
 import torch.fx as fx
 
 from ...graph.offload import FETCH, GATE, STORE, WAIT, Offloading, with_offers
+from ...graph.types import Graph
 from ..capture.captured import Captured
+from ..capture.layouts import strides_of
 from ..pytorch import private_copies, private_joint
 
 
-def with_offload(captured: Captured, bytes_per_s: float) -> Captured:
-    """The step, its graph offering to move values at this speed, one way."""
+def with_offload(captured: Captured, bytes_per_s: float,
+                 like: Optional[Graph] = None) -> Captured:
+    """The step, its graph offering to move values at this speed, one way.
+
+    ``like``: the graph of a plan to follow, by whose times copies are issued.
+    """
+    times = {} if like is None else {op.name: op.time_s for op in like.ops}
+    graph = captured.graph.with_times([times.get(op.name, op.time_s) for op in captured.graph.ops])
     values = movable(captured)
-    return with_laid(captured, with_offers(captured.graph, bytes_per_s, values.__contains__),
-                     values)
+    return with_laid(captured, with_offers(graph, bytes_per_s, values.__contains__), values)
 
 
 def movable(captured: Captured) -> Dict[int, fx.Node]:
@@ -43,20 +51,20 @@ def with_laid(captured: Captured, laid: Offloading, value_nodes: Mapping[int, fx
 
 
 def written_copy(graph: fx.Graph, kind: str, read: List[fx.Node], value: fx.Node,
-                 in_backward: bool, device: str, moved: bool) -> fx.Node:
+                 in_backward: bool, arranged: bool) -> fx.Node:
     """A new node for an op of a move, which reads ``read``.
 
-    ``value``: the node of the joint graph whose value it is about. ``moved``: it was fetched.
+    ``value``: the node of the joint graph whose value it is about. ``arranged``: Inductor lays such
+    values with their channels last.
     """
-    if kind == GATE and not moved:
-        return read[0]
-    call: Dict[str, Any] = {STORE: private_copies.store, WAIT: private_copies.wait,
-                            FETCH: private_copies.fetch, GATE: private_copies.arrived}
-    made = graph.call_function(call[kind], (*read, *([device] if kind == FETCH else ())))
-    example = value.meta["val"]
-    if kind in (STORE, WAIT):
-        with example.fake_mode:
-            example = example.cpu()
-    made.meta = {"val": example}
+    ops, example = torch.ops.memonger, value.meta["val"]
+    strides = strides_of(example, arranged)
+    call, more = {
+        STORE: (ops.store, (strides,)), WAIT: (ops.wait, ()), GATE: (ops.arrived, ()),
+        FETCH: (ops.fetch, (list(example.shape), strides, example.device))}[kind]
+    operands = (*read, *more)
+    made = graph.call_function(call.default, operands)
+    with example.fake_mode:
+        made.meta = {"val": call.default(*fx.node.map_arg(operands, lambda n: n.meta["val"]))}
     private_joint.place(made, in_backward)
     return made

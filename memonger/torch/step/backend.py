@@ -261,7 +261,8 @@ class Backend(Compilation):
         steps = [captured]
         if request.host_budget_bytes is not None and not request.unplanned and \
                 not captured.sized_by_values:
-            moved = with_offload(captured, request.link_bytes_per_s)
+            moved = with_offload(captured, request.link_bytes_per_s,
+                                 request.plan.graph if request.plan else None)
             steps = [moved, captured] if moved.moves else steps
         steps = [with_optimizer(step, self.optimizer_takes, request.plan, request.in_flight)
                  for step in steps]
@@ -295,6 +296,8 @@ class Backend(Compilation):
         self.lowering.clear()
         if captured.plain_pool_bytes is not None:
             self.lowering.update(private_ops.few_reads())
+        if plan.schedule.variants:
+            self.lowering.update(private.IN_ORDER)
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:
             raise OnlyPlanning()

@@ -91,7 +91,8 @@ def cache_key(request: Request, tightened: Mapping[str, int],
     decisions = request.plan.schedule if request.plan else None
     digest.update(repr((request.budget, request.mode, request.time_limit, request.max_clones,
                         request.overhead, request.method, tuple(request.keep),
-                        tuple(request.recompute), request.unplanned, request.kept, request.costs,
+                        tuple(request.recompute), request.host_budget_bytes,
+                        request.link_bytes_per_s, request.unplanned, request.kept, request.costs,
                         sorted(request.measured_s.items()),
                         sorted(request.temporary_bytes.items()), sorted(tightened.items()),
                         decisions, original and original.baseline_pool_bytes)).encode())

@@ -8,6 +8,7 @@ from typing import Any, Dict, Optional, Set, Tuple
 import torch
 
 from ...graph.decisions import decisions_of
+from ...graph.in_use import graph_in_use
 from ...graph.schedule import Recompute, Schedule, expand
 from ...graph.types import Graph
 from ...memory.storage import plan_storage
@@ -154,7 +155,9 @@ class TracedNetwork(Network):
             return plan
         kept = set(pins(self.graph, self.request.keep, "keep"))
         again: Recompute = {op: {} for op in set(self.as_written.recomputed()) - kept}
-        both = expand(self.graph, {**again, **decisions_of(self.graph, plan.schedule)})
+        steps = expand(graph_in_use(self.graph, plan.schedule), {
+            **again, **decisions_of(self.graph, plan.schedule)}).steps
+        both = replace(plan.schedule, steps=steps)
         pool_bytes = self.pool_bytes(both)
         if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
             return plan

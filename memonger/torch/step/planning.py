@@ -163,7 +163,9 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
     Raises PlanMismatch where the plan is for another network.
     """
     graph, request = network.graph, network.request
-    if given.graph.fingerprint == graph.fingerprint:
+    if given.graph.fingerprint == graph.fingerprint and (
+            not given.schedule.variants or
+            [op.name for op in given.graph.ops] == [op.name for op in graph.ops]):
         return given
     schedule = None if given.schedule.variants else _same_decisions(given, graph)
     if given.schedule.variants and _holds_the_same(given.graph, graph):

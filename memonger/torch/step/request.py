@@ -53,8 +53,6 @@ class Request(PlanRequest):
         super().__post_init__()
         whole_number("in_flight", self.in_flight, 0)
         refuse_bare_number(self.budget)
-        if self.host_budget_bytes is not None and self.mode != "eager":
-            raise InputError("values go to the host in mode=\"eager\" alone; give that with host=")
         if self.budget is not None and self.budget != KNEE:
             parse_budget(self.budget, 0)
 
