@@ -186,6 +186,29 @@ class Averaged(nn.Module):
         return self.net(x).square().mean()
 
 
+@torch._dynamo.disable
+def waves(x):
+    return x.sin().exp().cos().square()
+
+
+class Ahead(nn.Module):
+    """What eager code makes, and keeps for backward, is read by the graph after the next."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.parts = nn.ModuleList([layers(1), layers(1), nn.Sequential(*[
+            nn.Sequential(nn.Linear(WIDTH, 256), nn.GELU(), nn.Linear(256, WIDTH))
+            for _ in range(2)])])
+
+    def forward(self, x):
+        x = self.parts[0](x)
+        made = waves(x)
+        x = self.parts[1](x)
+        torch._dynamo.graph_break()
+        return self.parts[2](x + made).square().mean()
+
+
 def data(count=256):
     torch.manual_seed(1)
     return torch.randn(count, WIDTH)
@@ -250,7 +273,8 @@ def test_breaking_code_trains_bit_for_bit_within_the_budget_of_the_step(between)
     assert module.calls == ([256] * 6 if between is counts else [])
 
 
-@pytest.mark.parametrize("kind", [Experts, Outputs, Constants, Averaged])
+@pytest.mark.parametrize("kind", [
+    Experts, Outputs, Constants, Averaged, Ahead])
 def test_other_forms_of_steps_keep_the_budget(kind):
     keeps(kind(), data(), "80%")
 

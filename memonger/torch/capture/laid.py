@@ -25,7 +25,7 @@ BETWEEN = "between"
 FOR_ONE_OP = 3
 
 
-@dataclass(frozen=True)
+@dataclass
 class Between:
     """What ran in front of a graph, or behind the last one."""
 
@@ -33,8 +33,8 @@ class Between:
     kept_bytes: int = 0
     most_bytes: int = 0
     largest_bytes: int = 0
-    #: Whether gradients go through it.
-    trains: bool = False
+    #: What it made or changed, as far as gradients go through it: bytes of storages.
+    made: Dict[Hashable, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Run:
     #: By the argument of the Dynamo graph, and its output; None for what is no tensor.
     inputs: Sequence[Optional[Hashable]]
     outputs: Sequence[Optional[Hashable]]
-    before: Between = Between()
+    before: Between = field(default_factory=Between)
     #: Op of the whole step for each op of the graph.
     ops: Dict[int, int] = field(default_factory=dict)
 
@@ -54,7 +54,8 @@ def lay(runs: Sequence[Run], behind: Between, given: Set[Hashable], results: Set
         other_bytes: Mapping[str, int]) -> Captured:
     """The whole step.
 
-    ``behind``: what ran behind the last graph. ``given``: storages of the step's arguments.
+    ``behind``: what ran behind the last graph. ``given``: storages of what the step has to begin
+    with.
     ``results``: of what it gives to its caller. ``other_bytes``: of parameters, buffers and
     arguments that no graph has, and of such parameters' gradients.
     """
@@ -173,7 +174,14 @@ class _Layer:
 
     def _between(self, number: int, made: List[int]) -> None:
         """The op for what runs in front of a run: it makes what nothing else makes."""
-        between, outputs = self.betweens[number], list(made)
+        between = self.betweens[number]
+        for storage, size_bytes in between.made.items():
+            if storage not in self.by_storage and storage not in self.given:
+                made.append(self._tensor("between.%d:made" % number, size_bytes))
+                self.by_storage[storage] = made[-1]
+                if storage in self.results:
+                    self.outputs[made[-1]] = None
+        outputs = list(made)
         made_bytes = sum(self.tensors[t].size_bytes for t in made)
         kept_bytes = max(0, between.kept_bytes - made_bytes)
         if kept_bytes:
@@ -213,7 +221,7 @@ class _Layer:
         between, kept = self.betweens[number], self.kept[number]
         made = [t for t, place in self.made_between.items() if place == number]
         gradients = [g for t in made for g in self.gradients.pop(t, ())]
-        if not between.trains and not gradients:
+        if not between.made and not gradients:
             return
         read = self.given_out[number - 1] if number else []
         largest_bytes = max([between.largest_bytes, *(self.tensors[t].size_bytes for t in read)])
@@ -248,7 +256,7 @@ class _Layer:
                 if storage in self.results and not arriving:
                     pass
                 elif storage not in self.results and len(arriving) == 1 and \
-                        not self.betweens[number + 1].trains and \
+                        not self.betweens[number + 1].made and \
                         self.tensors[arriving[0]].size_bytes == record.size_bytes:
                     mine = arriving[0]
                 else:

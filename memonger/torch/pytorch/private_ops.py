@@ -166,6 +166,11 @@ def made_in_graph(tensor: torch.Tensor) -> bool:
     return made_by is None or type(made_by).__name__.startswith("CompiledFunction")
 
 
+def gradient_number(tensor: Optional[torch.Tensor] = None) -> int:
+    """By which PyTorch counts the operators with gradients; without a tensor that of the next."""
+    return torch.autograd._get_sequence_nr() if tensor is None else tensor.grad_fn._sequence_nr()
+
+
 def is_profiled() -> bool:
     """Whether a profiler of PyTorch runs."""
     return torch._C._autograd._profiler_enabled()

@@ -1,6 +1,7 @@
 """The graphs of a step, and the step that runs."""
 from __future__ import annotations
 
+import bisect
 import copy
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
@@ -47,19 +48,23 @@ class Step:
         self.plan: Optional[Plan] = None
         self.is_new = False
         self.window = Window()
-        #: What was made between graphs, as far as gradients go through it: by what.
-        self.between_graphs: Set[Tuple[Hashable, type]] = set()
+        self.betweens: List[Between] = []
+        #: For each graph the number that the next operator with a gradient had when it began.
+        self.began: List[int] = []
         #: Memory that graphs write into with what was in it, and random states.
         self.undo: List[Tuple[torch.Tensor, torch.Tensor]] = []
         self.random: Any = None
 
     def between(self, tensors: Sequence[Any]) -> Between:
-        """What ran since the last graph, which has made these, or handed them on."""
-        made = {(storage, type(t.grad_fn)) for t, storage in zip(
-            tensors, map(private_ops.storage_reference, tensors))
-            if storage is not None and not private_ops.made_in_graph(t)} - self.between_graphs
-        self.between_graphs |= made
-        return Between(*self.window.taken(), trains=bool(made))
+        """What ran since the last graph; it or earlier code has made these, or handed them on."""
+        self.betweens.append(Between(*self.window.taken()))
+        for tensor in tensors:
+            storage = private_ops.storage_reference(tensor)
+            if storage is not None and not private_ops.made_in_graph(tensor):
+                place = bisect.bisect(self.began, private_ops.gradient_number(tensor))
+                self.betweens[place].made[storage] = tensor.untyped_storage().nbytes()
+        self.began.append(private_ops.gradient_number())
+        return self.betweens[-1]
 
     def restore(self) -> None:
         """Put back what was there before the first new graph."""

@@ -15,7 +15,19 @@ import copy
 import logging
 import operator
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Hashable,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import torch
 import torch.fx as fx
@@ -59,7 +71,7 @@ class StepInParts(Backend):
                  graphs: Sequence[PlannedGraph] = ()):
         super().__init__(replace(request, variants="exact", host_budget_bytes=None), only_plan)
         self.graphs += graphs
-        self.module = module
+        self.module = module if isinstance(module, torch.nn.Module) else torch.nn.Module()
         self.parts: List[Part] = []
         self._now: Optional[Step] = None
         self._choices: Dict[Beginning, _Choice] = {}
@@ -171,8 +183,9 @@ class StepInParts(Backend):
             with in_force(call.values or None):
                 captured = replace(captured, graph=captured.graph_now())
             runs.append(Run(captured, call.inputs, call.outputs, call.before))
-        laid = lay(runs, behind, storages_of(now.given), storages_of(_tensors(result)),
-                   self._others(now))
+        held = storages_of([*self.module.parameters(), *self.module.buffers()])
+        laid = lay(runs, behind, held | storages_of(now.given), storages_of(_tensors(result)),
+                   self._others(now, held))
         trained = parameters_of(self.module)
         laid.gradient_bytes = gradient_bytes(trained, self.request.in_flight)
         takes = None if self.request.optimizer is None else self.request.optimizer.bytes_of(trained)
@@ -190,19 +203,20 @@ class StepInParts(Backend):
             plan = error.best_plan
         return divided(laid, plan.schedule)
 
-    def _others(self, now: Step) -> Mapping[str, int]:
-        """Bytes of what no graph reads: parameters and their gradients, buffers, arguments."""
-        read = {storage for call in now.calls for storage in call.inputs}
-        net = self.module if isinstance(self.module, torch.nn.Module) else torch.nn.Module()
-        held = storages_of([*net.parameters(), *net.buffers()])
+    def _others(self, now: Step, held: Set[Hashable]) -> Mapping[str, int]:
+        """Bytes of what no graph reads: parameters and their gradients, buffers, arguments.
 
-        def unread(tensors: Iterable[torch.Tensor], known: Set[Any] = read) -> int:
+        ``held``: storages of parameters and buffers.
+        """
+        read = {storage for call in now.calls for storage in call.inputs}
+
+        def unread(tensors: Iterable[torch.Tensor], known: Set[Hashable] = read) -> int:
             return storage_bytes(t for t in tensors
                                  if private_ops.storage_reference(t) not in known)
-        return {"other parameters": unread(net.parameters()),
-                "other buffers": unread(net.buffers()),
+        return {"other parameters": unread(self.module.parameters()),
+                "other buffers": unread(self.module.buffers()),
                 "other inputs": unread(now.given, read | held),
-                "gradients": unread(parameters_of(net))}
+                "gradients": unread(parameters_of(self.module))}
 
     def _planned(self, now: Step, laid: Captured) -> Tuple[Plan, List[Schedule]]:
         """A plan, with the schedule of each graph: that of other sizes, where it fits here, too."""
