@@ -131,3 +131,28 @@ def test_a_kernel_with_another_layout_than_was_traced_trains_in_its_budget(dynam
     plan = mt.plans(planned)[0]
     assert plan.schedule.recomputed()
     assert mt.measure(planned, (x,), 1).total_bytes <= plan.total_bytes <= plan.budget_bytes
+
+
+class ChannelNorms(torch.nn.Module):
+    """LayerNorm over the channels of pictures, whose gradient's kernel lays it otherwise than its
+    fake one; convolutions add up gradients of biases as these lie in memory.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Conv2d(64, 64, 1) for _ in range(4)])
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(64) for _ in range(4)])
+
+    def forward(self, x):
+        for layer, norm in zip(self.layers, self.norms):
+            x = x + norm(layer(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return x.square().mean()
+
+
+def test_gradients_are_added_up_as_the_module_adds_them():
+    torch.manual_seed(0)
+    module, x = ChannelNorms(), torch.randn(8, 64, 4, 4)
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, "85%", "eager")
+    assert same(trained(planned, module, (x,)), trained(twin, twin, (x,)))
+    assert mt.plans(planned)[0].schedule.recomputed()

@@ -65,20 +65,48 @@ def strides_of(value: torch.Tensor, channels_last: bool) -> List[int]:
     return strides if same else wanted
 
 
-def as_traced(value: Any, traced: Any) -> Any:
-    """A result with its dimensions in the order in memory that was traced for it.
+def as_traced(node: fx.Node, value: Any) -> Any:
+    """A node's result, with its dimensions in the order in memory that was traced where that
+    matters.
 
-    A few kernels, as of BatchNorm on a transposed input, give another one than their fake tensors,
-    and views of the result would fail. A result that has the order is given back as it is.
+    A few kernels, as of BatchNorm on a transposed input, give another one than their fake tensors.
+    A result of which all views can be taken is given back as it is.
     """
+    traced = node.meta.get("val")
     if isinstance(value, (tuple, list)) and isinstance(traced, (tuple, list)):
-        laid = [as_traced(one, other) for one, other in zip(value, traced)]
+        laid = [_as_traced(one, other, [n for n in node.users if n.args[1:] == (place,)])
+                for place, (one, other) in enumerate(zip(value, traced))]
         return value if all(a is b for a, b in zip(laid, value)) else tuple(laid)
+    return _as_traced(value, traced, [node])
+
+
+def _as_traced(value: Any, traced: Any, nodes: Sequence[fx.Node]) -> Any:
     wanted = _order(traced)
-    if not wanted or _order(value) in ([], wanted):
+    if not wanted or _order(value) in ([], wanted) or all(_shows(n, value) for n in nodes):
         return value
     return value.permute(wanted).contiguous().permute(
         sorted(range(len(wanted)), key=wanted.__getitem__))
+
+
+def _shows(node: fx.Node, value: torch.Tensor) -> bool:
+    """Whether all views that the graph takes of a node can be taken of this value.
+
+    Not where it leaves the graph, as there may be others elsewhere.
+    """
+    for user in node.users:
+        if user.op == "output" or user.target is torch.ops.aten.as_strided.default:
+            return False
+        if not private_ops.makes_view(user.target):
+            continue
+        args, named = fx.node.map_arg((user.args, user.kwargs), lambda n: value if n is node
+                                      else hint(n.meta["val"]))
+        try:
+            shown = user.target(*args, **named)
+        except RuntimeError:
+            return False
+        if not _shows(user, shown):
+            return False
+    return True
 
 
 def _order(value: Any) -> List[int]:

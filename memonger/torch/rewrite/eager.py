@@ -93,7 +93,7 @@ class Program:
         return call
 
     def _as_traced(self, node: fx.Node, value: Any) -> Any:
-        laid = as_traced(value, node.meta.get("val"))
+        laid = as_traced(node, value)
         if laid is not value:
             self._otherwise.add(node)
         return laid

@@ -142,10 +142,9 @@ def _alone(joint: fx.GraphModule, node: fx.Node, inputs: Sequence[Any],
         operands, options = private_ops.pytree.tree_map(arranged, (operands, options))
     operands, options = private_ops.pytree.tree_map(_number, (operands, options))
 
-    traced = None if has_channels_last(node) else node.meta.get("val")
-
     def call() -> Any:
-        return as_traced(target(*operands, **options), traced)
+        value = target(*operands, **options)
+        return value if has_channels_last(node) else as_traced(node, value)
     # What writes into its inputs runs once.
     count = 1 if private_ops.writes(target) else repeats
     if any(t.device.type == "cuda" for t in tensors((operands, options, node.meta.get("val")))):
