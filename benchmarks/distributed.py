@@ -3,8 +3,8 @@
 Needs torchtitan, see ``make test-torchtitan``. A step of each model is traced as torchtitan's
 ``graph_trainer`` does it, for one rank of a pretended process group: SimpleFSDP over all ranks,
 parameters in bfloat16, gradients reduced in float32, one sequence of 8,192 tokens a rank, the loss
-in eight chunks. It is planned at shares of what a rank takes unplanned, and torchtitan's own
-policies are carried out on the same graph and counted alike. Nothing is trained, and no memory of
+in eight chunks. torchtitan's own policies are carried out on that graph and counted, and it is
+planned at shares of what a rank takes unplanned, and in as many bytes as the policies take. Nothing is trained, and no memory of
 parameters is touched. Bytes are those of a rank with the state of AdamW; times are predicted, of a
 device with the figures of :data:`RATES`, as if nothing ran beside a collective.
 """
@@ -89,23 +89,25 @@ def rows_of(model: Model, layers: int, host: str) -> Iterator[Row]:
     config = SimpleNamespace(optimizer=SimpleNamespace(
         implementation="", param_groups=[SimpleNamespace(optimizer_name="AdamW")]))
 
-    def plan(graph: Any, budget: str, host_bytes: Any = None) -> Any:
+    def plan(graph: Any, budget: Any, host_bytes: Any = None) -> Any:
         return torchtitan.plan_step(graph, config, budget, host_bytes, rates=RATES).plan
 
     usual = plan(gm, "100%")
     base_s = usual.graph.time_s
     yield {"what": "no policy", "bytes": usual.baseline_total_bytes, "overhead": 0.0,
            "gathers": gathers(usual), "cpu_s": time.process_time() - began_s}
+    budgets: Dict[str, Any] = {share: share for share in SHARES}
     for name, marked in policies(private_joint.copied, gm):
         taken = plan(marked, "100%")
+        budgets["in the bytes of %s" % name] = taken.baseline_total_bytes
         yield {"what": name, "bytes": taken.baseline_total_bytes,
                "overhead": taken.graph.time_s / base_s - 1, "gathers": gathers(taken)}
     for host_bytes in (None, host):
-        for share in SHARES:
+        for share, budget in budgets.items():
             began_s = time.process_time()
             what = "memonger, %s%s" % (share, ", host" * (host_bytes is not None))
             try:
-                made = plan(gm, share, host_bytes)
+                made = plan(gm, budget, host_bytes)
             except InfeasibleBudget as error:
                 yield {"what": what, "cpu_s": time.process_time() - began_s,
                        "refused": "no plan; least %s" % format_bytes(error.minimum_bytes)}

@@ -255,7 +255,8 @@ def test_the_benchmark_plans_ranks_of_many():
     assert [row.split("|")[2].strip() for row in rows] == [
         "no policy", "default", "eager", "full", *(
             "memonger, %s%s" % (share, host) for host in ("", ", host")
-            for share in ("80%", "60%", "40%"))]
+            for share in ("80%", "60%", "40%", *map("in the bytes of {}".format, (
+                "default", "eager", "full"))))]
     assert sum("no plan" not in row for row in rows) > 5
 
 
