@@ -4,9 +4,10 @@ Needs torchtitan, see ``make test-torchtitan``. A step of each model is traced a
 ``graph_trainer`` does it, for one rank of a pretended process group: SimpleFSDP over all ranks,
 parameters in bfloat16, gradients reduced in float32, one sequence of 8,192 tokens a rank, the loss
 in eight chunks. torchtitan's own policies are carried out on that graph and counted, and it is
-planned at shares of what a rank takes unplanned, and in as many bytes as the policies take. Nothing is trained, and no memory of
-parameters is touched. Bytes are those of a rank with the state of AdamW; times are predicted, of a
-device with the figures of :data:`RATES`, as if nothing ran beside a collective.
+planned at shares of what a rank takes unplanned, and in as many bytes as the policies take. Nothing
+is trained, and no memory of parameters is touched. Bytes are those of a rank with the state of
+AdamW; times are predicted, of a device with the figures of :data:`RATES`, as if nothing ran beside
+a collective.
 """
 from __future__ import annotations
 
