@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Sequ
 import torch
 import torch.fx as fx
 
+from . import private_scheduler
 from .private_joint import Modules, copied, is_backward
 from .private_ops import arranges_convolutions
 
@@ -82,7 +83,8 @@ def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
     def compile_half(graph: fx.GraphModule, arguments: Sequence[Any], **kwargs: Any) -> Any:
         alike = tried and kwargs.get("is_backward", False) and _has_no_layouts_unplanned(graph)
         with torch._inductor.config.patch({
-                **lowering, **({"layout_optimization": False} if alike else {})}):
+                **lowering, **({"layout_optimization": False} if alike else {})}), \
+                private_scheduler.fusing(lowering):
             return compile_fx_inner(graph, arguments, **kwargs)
 
     # A hit in AOTAutograd's cache would leave out the partitioner; Inductor's own cache stays.

@@ -16,7 +16,7 @@ from ..capture.laid import joined
 from ..capture.layouts import has_channels_last
 from ..capture.operators import run_again
 from ..capture.written import copy_of, with_copies
-from ..pytorch import private_joint, private_ops
+from ..pytorch import private_joint, private_ops, private_scheduler
 from .offload import written_copy
 
 #: Says in a node's meta which value of the joint graph it is, from its first run.
@@ -27,8 +27,9 @@ def split(captured: Captured, schedule: Schedule,
           fused: bool = False) -> private_joint.Modules:
     """Forward and backward that run exactly these steps, in this order.
 
-    Views and values that no kernel writes are made beside their readers, symbolic sizes are
-    computed once. Not for sizes that depend on values; see :func:`tagged`.
+    Views and values that no kernel writes are made beside their readers, once for each run of
+    these, symbolic sizes are computed once. Not for sizes that depend on values; see
+    :func:`tagged`.
 
     ``fused``: for Inductor, which runs operators in the memory of inputs that get new values.
     """
@@ -155,6 +156,9 @@ class _Writer:
         self.view_copies: Dict[Tuple[Any, ...], fx.Node] = {}
         self.made_of: Dict[fx.Node, List[int]] = {}
         self.first: Dict[int, int] = {}
+        #: How often each op has run again, and the one that is written.
+        self.clones: Dict[int, int] = {}
+        self.clone = 0
         for index, step in enumerate(schedule.steps):
             self.first.setdefault(step.op, index)
         #: Of each tensor the step that makes it first.
@@ -196,6 +200,7 @@ class _Writer:
             for value in self.inputs:  # as they are before that
                 self._input(value, True)
         again = index != self.first[step.op]
+        self.clone = self.clones[step.op] = self.clones.get(step.op, -1) + 1
         self.kept = {part for part in self.captured.parts[step.op]
                      if is_small_beside(part, node) and self._is_of_forward(part)} \
             if again or op.is_backward else set()
@@ -204,6 +209,7 @@ class _Writer:
         if again:
             run_again(made)
         made.meta = {**made.meta, _VALUE: node.name}
+        private_scheduler.mark_step(made, index)
         private_joint.place(made, in_backward)
         self.of_step.append(made)
 
@@ -238,7 +244,8 @@ class _Writer:
         if node in self.kept:
             sources, in_backward = self.made_first, False
         held = [t for t in self.captured.tensors_of[node] if t is not None]
-        key = (node, tuple(sources.get(t, -1) for t in self._made_of(node)), in_backward)
+        key = (node, tuple(sources.get(t, -1) for t in self._made_of(node)), in_backward,
+               self.clone)
         if key not in self.view_copies:
             made = self.new.node_copy(
                 node, lambda a: self._value(a, sources, in_backward, held))

@@ -34,7 +34,7 @@ from ..times.stored_profiles import stored
 from .any_size import AnySize
 from .checks import check_inference
 from .compilation import Code, Compilation, PlannedGraph
-from .inductor import compiled, patches
+from .inductor import compiled, in_order, patches
 from .network import TracedNetwork
 from .planning import best_plan, knee_of, log_plan, make_plan
 from .request import Request, with_profile
@@ -303,6 +303,8 @@ class Backend(Compilation):
             raise OnlyPlanning()
         self.tell("compiling")
         unplanned = request.mode == "inductor" and plan.method == "none"
+        if not unplanned and not captured.sized_by_values:
+            self.lowering.update(in_order(plan))
         return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs)
 
     def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:

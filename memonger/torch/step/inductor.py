@@ -9,11 +9,12 @@ from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch.fx as fx
 
+from ...memory.timeline import timeline
 from ...planning.trial import code_within_budget
 from ...plans.plan import Plan
 from ...util.errors import InfeasibleBudget
 from ..capture.optimizer_moment import pool_at_optimizer
-from ..pytorch import private, private_joint
+from ..pytorch import private, private_joint, private_scheduler
 from ..times import stored_profiles
 from .compilation import Compilation
 from .request import Request
@@ -63,13 +64,18 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
     return call
 
 
+def in_order(plan: Plan) -> Dict[str, Any]:
+    """Inductor's configuration under which code holds what the plan says."""
+    shown = timeline(plan.graph, plan.schedule, "live")
+    name = repr((plan.graph.fingerprint, plan.schedule)).encode()
+    return private_scheduler.in_order(private_scheduler.Held(
+        shown.live_bytes, [(b.start, b.end, b.bytes) for b in shown.everything],
+        hashlib.sha256(name).hexdigest()))
+
+
 def patches(request: Request, partition: Callable[..., private_joint.Modules],
             tightened: Mapping[str, int], original: Optional[Plan] = None) -> Dict[str, Any]:
-    """Inductor's configuration under a plan.
-
-    ``reorder_for_peak_memory`` stays on: no planned network that was measured takes less without it
-    (docs/torch.md has figures).
-    """
+    """Inductor's configuration under a plan."""
     partitioner = private.Partitioner(partition, cache_key(request, tightened, original))
     return {"custom_partitioner_fn": partitioner,
             **({} if request.unplanned else private.LEAST_LIVE)}

@@ -1,0 +1,208 @@
+"""Code of planned steps holds at none of its kernels more than the plan.
+
+Inductor's code is read, and not compiled: its allocations, and what it frees and writes over.
+"""
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch._inductor.async_compile import AsyncCompile
+from torch._inductor.graph import GraphLowering
+from torch_nets import Attention, Convolutions, Pixels, images, pictures, sentences
+
+import memonger.torch as mt
+from memonger.memory.timeline import timeline
+from memonger.torch.pytorch.private_scheduler import PlannedOrder
+
+ITEM_BYTES = {"float32": 4, "int64": 8, "int32": 4, "bool": 1, "int8": 1, "uint8": 1}
+
+
+def conv(channels, width, norm=nn.BatchNorm2d, kind=nn.Conv2d, **options):
+    return nn.Sequential(kind(channels, width, 3, padding=1, **options), norm(width), nn.ReLU())
+
+
+class U(nn.Module):
+    """Two stages down and up, in two dimensions or three."""
+
+    def __init__(self, dimensions=2, width=8):
+        super().__init__()
+        kind, norm, up, self.pool = {
+            2: (nn.Conv2d, nn.BatchNorm2d, nn.ConvTranspose2d, F.max_pool2d),
+            3: (nn.Conv3d, nn.BatchNorm3d, nn.ConvTranspose3d, F.max_pool3d)}[dimensions]
+        self.down = nn.ModuleList([conv(3, width, norm, kind), conv(width, 2 * width, norm, kind)])
+        self.deep = conv(2 * width, 4 * width, norm, kind)
+        self.up = nn.ModuleList([up(4 * width, 2 * width, 2, 2), up(2 * width, width, 2, 2)])
+        self.merge = nn.ModuleList([conv(4 * width, 2 * width, norm, kind),
+                                    conv(2 * width, width, norm, kind)])
+        self.last = kind(width, 2, 1)
+
+    def forward(self, x, target):
+        skips = []
+        for stage in self.down:
+            skips.append(stage(x))
+            x = self.pool(skips[-1], 2)
+        x = self.deep(x)
+        for up, merge in zip(self.up, self.merge):
+            x = merge(torch.cat([skips.pop(), up(x)], 1))
+        return F.cross_entropy(self.last(x), target)
+
+
+class Inverted(nn.Module):
+    """Narrow shortcuts around wide depthwise convolutions, as in MobileNetV2."""
+
+    def __init__(self, width=8, blocks=3):
+        super().__init__()
+        self.first = conv(3, width)
+        self.blocks = nn.ModuleList([nn.Sequential(
+            nn.Conv2d(width, 6 * width, 1, bias=False), nn.BatchNorm2d(6 * width), nn.ReLU6(),
+            nn.Conv2d(6 * width, 6 * width, 3, padding=1, groups=6 * width, bias=False),
+            nn.BatchNorm2d(6 * width), nn.ReLU6(), nn.Conv2d(6 * width, width, 1, bias=False),
+            nn.BatchNorm2d(width)) for _ in range(blocks)])
+        self.last = nn.Linear(width, 5)
+
+    def forward(self, x, target):
+        x = self.first(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return F.cross_entropy(self.last(x.mean((2, 3))), target)
+
+
+class Siamese(nn.Module):
+    """One network on two inputs: every weight is used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(conv(3, 8), conv(8, 8), nn.Flatten(), nn.Linear(8 * 256, 16))
+
+    def forward(self, x, target):
+        return (self.net(x) - self.net(x.flip(0))).square().mean()
+
+
+class Across(nn.Module):
+    """Queries of one sequence, keys and values of another one, and gated layers behind."""
+
+    def __init__(self, width=32, words=31):
+        super().__init__()
+        self.embedding = nn.Embedding(words, width)
+        self.layers = nn.ModuleList([nn.ModuleList([
+            nn.Linear(width, width), nn.Linear(width, 2 * width), nn.LayerNorm(width),
+            nn.Linear(width, 8 * width), nn.Linear(4 * width, width)]) for _ in range(2)])
+
+    def forward(self, tokens, target):
+        x, other = self.embedding(tokens), self.embedding(target)
+        for query, both, norm, wide, narrow in self.layers:
+            key, value = both(other).chunk(2, -1)
+            x = x + F.scaled_dot_product_attention(query(norm(x)), key, value)
+            x = x + narrow(F.silu((gate := wide(norm(x)).chunk(2, -1))[0]) * gate[1])
+        return F.linear(x, self.embedding.weight).square().mean()
+
+
+class Deep(nn.Module):
+    """Residual blocks, of which the stage's gradients are a running sum."""
+
+    def __init__(self, width=8, blocks=4):
+        super().__init__()
+        self.first = conv(3, width)
+        self.blocks = nn.ModuleList([nn.Sequential(conv(width, width), nn.Conv2d(
+            width, width, 3, padding=1), nn.BatchNorm2d(width)) for _ in range(blocks)])
+
+    def forward(self, x, target):
+        x = self.first(x)
+        for block in self.blocks:
+            x = F.relu(x + block(x))
+        return x.square().mean()
+
+
+def volumes():
+    return torch.randn(2, 3, 8, 8, 8), torch.randint(0, 2, (2, 8, 8, 8))
+
+
+@pytest.fixture
+def read_code(monkeypatch):
+    """Of each half the code, and for each kernel's results the steps that they are of."""
+    codes, kernels = [], []
+    order = PlannedOrder.__call__
+
+    def ordered(self, nodes):
+        found = order(self, nodes)
+        kernels.append({buffer.get_name(): self._of(node) for node in found
+                        for buffer in node.get_outputs()})
+        return found
+    monkeypatch.setattr(PlannedOrder, "__call__", ordered)
+    monkeypatch.setattr(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *___: None)
+    monkeypatch.setattr(GraphLowering, "save_output_code", staticmethod(codes.append))
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        yield lambda: list(zip(codes[-2:], kernels[-2:]))
+
+
+def bytes_of(shape, dtype="float32"):
+    return ITEM_BYTES[dtype] * math.prod(int(n) for n in re.findall(r"\d+", shape))
+
+
+def held(code, late):
+    """What is in memory at each call of a half's code, with the buffers that the call names."""
+    body = code[code.index("def call("):]
+    sizes = {name: bytes_of(shape, dtype) for name, shape, dtype in re.findall(
+        r"(\w+) = rand_strided\(\(([\d, ]*)\), \([\d, ]*\), device='cpu', dtype=torch\.(\w+)",
+        code)}
+    sizes.update((name, bytes_of(shape)) for name, shape in re.findall(
+        r"assert_size_stride\((buf\d+), \(([\d, ]*)\)", body))
+    given = re.search(r"\n *([\w, ]+) = args", body)[1] if late else ""
+    live = {name: sizes.get(name, 0) for name in re.findall(r"\w+", given)
+            if not name.startswith(("primals", "tangents"))}
+    for line in body.split("\n    def ")[0].splitlines():
+        line = line.strip()
+        made = re.match(r"(\w+) = empty_strided_cpu\(\(([\d, ]*)\), .*torch\.(\w+)\)", line)
+        taken = re.match(r"(\w+) = .*?(\w+)[^;]*; del \2 +# reuse", line)
+        element = re.match(r"(\w+) = (\w+)\[\d+\]$", line)
+        called = re.match(r"(\w+) = (?:extern_kernels|torch\.ops)\.", line)
+        if made:
+            live[made[1]] = bytes_of(made[2], made[3])
+        elif taken:
+            live[taken[1]] = live.pop(taken[2], 0)
+        elif element:
+            live[element[1]], live[element[2]] = sizes.get(element[1], 0), 0
+        elif called:
+            parts = re.findall(r"(\w+) = %s\[\d+\]" % called[1], body)
+            live[called[1]] = sum(sizes.get(n, 0) for n in parts or [called[1]])
+        if called or line.startswith("cpp_fused"):
+            yield sum(live.values()), re.findall(r"\bbuf\d+\b", line), line
+        for name in re.findall(r"(?:^|; )del (\w+)", line):
+            live.pop(name, None)
+
+
+def check(module, inputs, read_code):
+    plan = mt.plan(module, inputs, None, overhead=None, time_limit=0.5, costs="reference")
+    mt.compile(module, plan=plan)(*inputs).backward()
+    shown = timeline(plan.graph, plan.schedule, "live")
+    assert set(plan.schedule.recomputed())
+    # Copies of weights in another layout, and buffers for what is never read, as of statistics.
+    room_bytes = sum(t.size_bytes for t in plan.graph.tensors if t.producer < 0) // 8 + 4096
+    count = 0
+    for late, (code, steps_of) in enumerate(read_code()):
+        for live_bytes, buffers, line in held(code, bool(late)):
+            steps = set().union(*(steps_of[name] for name in buffers if name in steps_of))
+            if steps:
+                count += 1
+                assert live_bytes <= 1.02 * max(shown.live_bytes) + room_bytes, (line, steps)
+    assert count > 10
+
+
+@pytest.mark.parametrize("net,inputs", [(Convolutions, images), (Attention, sentences)])
+def test_code_holds_what_its_plan_holds(net, inputs, read_code):
+    check(net(), inputs(), read_code)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("net,inputs", [
+    (Pixels, pictures), (U, pictures), (lambda: U(3), volumes), (Inverted, images),
+    (Siamese, images), (Across, sentences), (Deep, images),
+    (lambda: Attention(words=400), lambda: sentences(words=400)),
+    (lambda: Inverted(16, 5), images), (lambda: Deep(16, 8), images)])
+def test_code_of_every_kind_of_network_holds_what_its_plan_holds(net, inputs, read_code):
+    check(net(), inputs(), read_code)
