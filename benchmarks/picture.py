@@ -64,7 +64,7 @@ def mxnet_points(text: str, name: str) -> Points:
 
 def draw(text: str, path: str) -> None:
     """Draw the panels into a file."""
-    figure = new_figure(13, 4.2)
+    figure = new_figure(11.5, 4.1)
     panels = (("Llama, torchtitan", torchtitan_points(text)),
               ("GPT-2 of 48 layers, PyTorch", torch_points(text, "gpt2_48")),
               ("ResNet-50, MXNet", mxnet_points(text, "resnet50")))

@@ -54,7 +54,9 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     if plan.measured:
         lines += ["measured: " + words for words in measured_words(plan.measured)]
     if not Units.of(plan).plain:
-        lines.append(_not_counted(plan.graph, plan.fixed_bytes) + (
+        # Of eager kernels a note says where it was not measured.
+        of_kernels = {"workspace": 0} if plan.options.get("mode") == "eager" else {}
+        lines.append(_not_counted(plan.graph, {**of_kernels, **plan.fixed_bytes}) + (
             ", the time of copies in other layouts"
             if plan.unplanned.outside_bytes.get("layout_copies") else ""))
     if plan.unchecked:

@@ -189,6 +189,7 @@ def test_an_estimate_prints_what_the_step_takes_by_category():
     assert text.splitlines()[1].startswith("in the step  ")
     assert "\nparameters  " in text and "\ntotal  " in text
     plan = str(mt.plan(Convolutions(), images(), "110%", "eager"))
+    assert "without a profile" in plan and "workspace" not in plan, "it is said once"
     assert "with this plan" in plan and "pool" not in plan and "the rest" not in plan
     assert re.split("  +", plan.splitlines()[1].strip()) == [
         "total", "in the step", "before it", "step time"]
