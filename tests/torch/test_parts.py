@@ -340,6 +340,17 @@ def test_other_sizes_keep_the_budget_or_are_refused():
     assert all(plan.budget_bytes == budget_bytes for plan in mt.plans(planned))
 
 
+def test_the_first_plan_serves_the_largest_inputs():
+    module = Broken(says)
+    budget_bytes = mt.plan(module, (data(300),), "80%", "eager").budget_bytes
+    planned = mt.compile(module, budget_bytes, "eager",
+                         max_inputs=(torch.empty(300, WIDTH, device="meta"),))
+    for count in (100, 300, 200):
+        assert taken(planned, module, data(count)) <= budget_bytes
+        plan, = mt.plans(planned)
+        assert plan.schedule.recomputed()
+
+
 def test_a_branch_that_values_choose_is_planned_when_it_is_met():
     def doubled(module, x):
         return module.first(x) if x.sum() > 0 else x

@@ -35,7 +35,7 @@ from ..step.parts import StepInParts, in_step
 from ..step.request import Request, requested, resolved, with_host
 from . import versions
 from .blocks import Blocks, by_blocks, paths_of
-from .tracing import clear_errors, sizes_of
+from .tracing import clear_errors, sizes_of, traced
 from .twin import in_place_of, original, twin_of
 
 #: Backend of each compiled module.
@@ -139,11 +139,14 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
 
     def in_parts() -> Callable[..., Any]:
         """The call of a module of several graphs, which are planned as one from then on."""
+        asked = backend.request
+        if max_inputs is not None:
+            asked = replace(asked, plan=traced(plain, max_inputs, asked).plan, budget=None)
         several = backend if request.unplanned else StepInParts(
-            backend.request, plain, graphs=backend.graphs)
+            asked, plain, graphs=backend.graphs)
         _BACKENDS[compiled] = several
-        asked = {"backend": compiler(several), "dynamic": dynamic}
-        return in_step(several, plain, private.compiled_call(plain, **asked), **asked)
+        options = {"backend": compiler(several), "dynamic": dynamic}
+        return in_step(several, plain, private.compiled_call(plain, **options), **options)
 
     call = clear_errors(private.compiled_call(
         plain, backend=compiler(backend), fullgraph=not unplanned, dynamic=dynamic),

@@ -6,6 +6,7 @@ from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
 import torch
 import torch.fx as fx
+from torch._dynamo.symbolic_convert import TensorifyState
 
 
 def evaluated(size: torch.SymInt, values: Optional[Mapping[Any, int]]) -> int:
@@ -29,12 +30,17 @@ def compiling_again(fakes: Sequence[Any]) -> Iterator[List[Any]]:
     mode = next(v.fake_mode for v in fakes if is_fake(v))
     shapes, conditions = mode.shape_env, []  # type: Any, List[Any]
     before, frozen = len(shapes.guards), shapes.frozen
+    # Else numbers for which Dynamo has put constants would ask it to begin again.
+    constants = TensorifyState.force_specializations
+    known = set(constants)
+    constants.update(map(str, getattr(shapes, "backed_var_to_val", None) or shapes.var_to_val))
     shapes.frozen = False
     try:
         with torch._guards.tracing(torch._guards.TracingContext(mode)):
             yield conditions
     finally:
         shapes.frozen = frozen
+        constants.intersection_update(known)
     conditions += [guard.expr for guard in shapes.guards[before:]]
 
 
