@@ -51,6 +51,11 @@ def test_the_extra_and_the_pages_name_the_versions():
         assert re.search(r"PyTorch %s to %s\b" % (first, last), text), page
 
 
+def test_the_badge_names_the_versions():
+    first, last = ("%d.%d" % version for version in (TORCH_VERSIONS[0], TORCH_VERSIONS[-1]))
+    assert "badge/PyTorch-%s_to_%s-" % (first, last) in (ROOT / "README.md").read_text("utf-8")
+
+
 def test_importing_leaves_the_tables_of_pytorch_alone():
     assert not [formula for formula in flop_registry.values()
                 if "memonger" in str(getattr(formula, "__module__", ""))]
