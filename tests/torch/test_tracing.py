@@ -12,6 +12,8 @@ from torch import nn
 
 import memonger.torch as mt
 from memonger.errors import InputError
+from memonger.torch.calls.tracing import traced
+from memonger.torch.step.request import Request
 
 LOGGER = logging.getLogger("memonger.tests")
 ADAPTER = logging.LoggerAdapter(LOGGER, {})
@@ -161,3 +163,10 @@ def test_inductor_trains_an_lstm():
     module(x)[0].sum().backward()
     for gradient, parameter in zip(gradients, module.parameters()):
         torch.testing.assert_close(gradient, parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_are_numbers_whatever_was_traced_before():
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+    for batch in (4, 16, 6):
+        graph = traced(module, (torch.randn(batch, 8),), Request(unplanned=True))
+        assert not graph.captured.dynamic

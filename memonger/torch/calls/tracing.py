@@ -31,13 +31,12 @@ def traced(module: Any, inputs: Inputs, request: Request,
 def sizes_of(module: Any, inputs: Inputs, request: Request) -> Seen:
     """The sizes of a training graph's inputs, which the first plan is for; nothing runs."""
     asked = replace(request, budget=None, unplanned=True)
-    seen = _traced(module, inputs, asked, dynamic=False).seen
+    seen = _traced(module, inputs, asked).seen
     seen.must_fit = True
     return seen
 
 
-def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = True,
-            dynamic: Optional[bool] = None) -> Backend:
+def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = True) -> Backend:
     """The backend with the training graph of a module."""
     module = given = original(module)
     module, inputs = on_device(module, inputs)
@@ -48,9 +47,8 @@ def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = Tru
                       normalize=normalize)
     args, named = arguments(inputs)
     try:
-        with private.whole_graphs():
-            private.compiled_call(module, backend=backend, fullgraph=True,
-                                  dynamic=dynamic)(*args, **named)
+        with private.whole_graphs(), private.these_sizes():
+            private.compiled_call(module, backend=backend, fullgraph=True)(*args, **named)
     except Exception as error:
         inner = private.inner_error(error)
         if isinstance(inner, OnlyPlanning):
@@ -73,7 +71,7 @@ def _traced_in_parts(module: Any, args: Sequence[Any], named: Mapping[str, Any],
     call = in_step(backend, module, private.compiled_call(module, backend=backend),
                    backend=backend)
     try:
-        with private.whole_graphs(), torch.random.fork_rng():
+        with private.whole_graphs(), private.these_sizes(), torch.random.fork_rng():
             call(*args, **named)
     except OnlyPlanning:
         return backend

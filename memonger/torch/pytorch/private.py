@@ -215,6 +215,13 @@ def whole_graphs() -> Any:
                   len(vars(logging.Logger)))
 
 
+def these_sizes() -> Any:
+    """A context in which sizes are numbers, whatever other ones a module was compiled for before,
+    but where the user marks a dimension as dynamic.
+    """
+    return torch._dynamo.config.patch(automatic_dynamic_shapes=False)
+
+
 @functools.lru_cache(maxsize=None)
 def _patch(ignored: FrozenSet[Any], _: int) -> Any:
     """The context, made once, as each call of a compiled module is in it.
