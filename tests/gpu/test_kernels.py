@@ -179,7 +179,7 @@ def test_on_a_pretended_gpu_all_is_written(driver_folder, tmp_path):
     assert int(re.search(r"(\d+) launches checked: all right", report).group(1)) > 500
     names = {line.split()[1] for line in report.splitlines() if line.startswith("| ")}
     assert names == {"kernel", "copy", *sources.kernels()}
-    assert "| relu_forward | float32 | 1 MB | 1000.0 us |" in report
+    assert re.search(r"^\| relu_forward \| \d+ % \| \d+ % \|", report, re.M), report
 
 
 @needs_compilers
