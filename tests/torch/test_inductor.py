@@ -24,7 +24,7 @@ import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
 from memonger.graph.schedule import expand
 from memonger.plans.consistency import contradictions
-from memonger.torch.step import backend, inductor
+from memonger.torch.step import inductor, planning
 from memonger.torch.step.request import Request
 
 
@@ -78,13 +78,13 @@ def test_in_depth_no_product_waits_for_its_sum(monkeypatch):
     """The output layer's weight is the embedding's: both gradients are one call otherwise."""
     module, x = Attention(), sentences()
     twin = copy.deepcopy(module)
-    plain, best_plan = mt.plan(module, x, "100%"), backend.best_plan
+    plain, best_plan = mt.plan(module, x, "100%"), planning.best_plan
 
     def refusing(networks):
         if networks[0].captured.plain_pool_bytes is None:
             raise InfeasibleBudget("too little", 1, 2)
         return best_plan(networks)
-    monkeypatch.setattr(backend, "best_plan", refusing)
+    monkeypatch.setattr(planning, "best_plan", refusing)
     step = mt.compile(module, "90%", costs="reference")
     numbers = trained(step, module, x)
     monkeypatch.undo()

@@ -4,7 +4,9 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from functools import partial
+from itertools import chain
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 import torch.fx as fx
@@ -36,7 +38,7 @@ from .checks import check_inference
 from .compilation import Code, Compilation, PlannedGraph
 from .inductor import compiled, in_order, patches
 from .network import TracedNetwork
-from .planning import best_plan, knee_of, log_plan, make_plan
+from .planning import first_plan, knee_of, log_plan, make_plan
 from .request import Request, with_profile
 
 NO_GRADIENT = "no gradient is taken: nothing to plan; call it with gradients enabled and " \
@@ -235,64 +237,39 @@ class Backend(Compilation):
             found.gradient_bytes = self.gradient_bytes
             return found
 
-        def in_depth() -> Captured:
-            with private_ops.configured(private_ops.few_reads()):
-                found = captured_of(with_products_apart(joint))
-            found.plain_pool_bytes = TracedNetwork(captured, request).as_written_bytes
-            return with_optimizer(found, self.optimizer_takes, request.plan, request.in_flight)
+        def forms() -> Iterator[Captured]:
+            captured = captured_of(joint)
+            yield captured
+            if deeper and fused and original is None and not (
+                    request.unplanned or captured.sized_by_values):
+                with private_ops.configured(private_ops.few_reads()):
+                    found = captured_of(with_products_apart(joint))
+                found.plain_pool_bytes = TracedNetwork(captured, request).as_written_bytes
+                yield found
 
-        captured = captured_of(joint)
-        deeper = deeper and fused and not request.unplanned and not captured.sized_by_values \
-            and original is None
-        return self._divided(captured, request, inputs, original, kwargs,
-                             in_depth if deeper else None)
+        return self._divided(forms(), request, inputs, original, kwargs)
 
     def _backward(self) -> Callable[..., Any]:
         """What runs the backward half of a graph in eager mode."""
         return lambda graph, _: runner(graph)
 
-    def _divided(self, captured: Captured, request: Request, inputs: Sequence[Any],
-                 original: Optional[Plan], kwargs: Mapping[str, Any],
-                 in_depth: Optional[Callable[[], Captured]] = None) -> private_joint.Modules:
+    def _divided(self, forms: Iterable[Captured], request: Request, inputs: Sequence[Any],
+                 original: Optional[Plan], kwargs: Mapping[str, Any]) -> private_joint.Modules:
         """The halves of a graph by a plan of it.
 
-        ``in_depth``: its other form, where it has one.
+        ``forms``: of the graph; each is for budgets that no plan of those before meets.
         """
-        steps = [captured]
-        if request.host_budget_bytes is not None and not request.unplanned and \
-                not captured.sized_by_values:
-            moved = with_offload(captured, request.link_bytes_per_s,
-                                 request.plan.graph if request.plan else None)
-            steps = [moved, captured] if moved.moves else steps
-        steps = [with_optimizer(step, self.optimizer_takes, request.plan, request.in_flight)
-                 for step in steps]
-        captured = steps[0]
-        fingerprint = captured.graph.fingerprint
-        key = fingerprint, max(self.tightened.values(), default=0)
-        if key not in self._plans:
-            request = self._at_knee(captured, request)
-            given = request.plan
-            if in_depth and given is not None and given.graph.fingerprint != fingerprint:
-                found = in_depth()
-                steps = [found] if given.graph.fingerprint == found.graph.fingerprint else steps
-            networks = [TracedNetwork(step, request, key[1], original) for step in steps]
-            try:
-                self._plans[key] = best_plan(networks)
-            except InfeasibleBudget as plainly:
-                if in_depth is None:
-                    raise
-                steps = [in_depth()]
-                try:
-                    self._plans[key] = best_plan([replace(networks[0], captured=steps[0])])
-                except InfeasibleBudget as deeply:
-                    raise min((plainly, deeply), key=lambda e: e.minimum_bytes) from None
-        plan = self._plans[key]
+        steps = map(partial(self._offering, request), forms)
+        first = next(steps)
+        key = first[0].graph.fingerprint, max(self.tightened.values(), default=0)
+        asked = replace(request, plan=self._plans[key]) if key in self._plans else \
+            self._at_knee(first[0], request)
+        network, plan = first_plan([TracedNetwork(step, asked, key[1], original) for step in form]
+                                   for form in chain([first], steps))
+        captured, self._plans[key] = network.captured, plan
         if not request.unplanned and not any(plan is told for told in self._told):
             self._told.append(plan)
             log_plan(plan, bool(key[1]))
-        if in_depth and all(s.graph.fingerprint != plan.graph.fingerprint for s in steps):
-            steps = [in_depth()]
-        captured = next(s for s in steps if s.graph.fingerprint == plan.graph.fingerprint)
         self.lowering.clear()
         if captured.plain_pool_bytes is not None:
             self.lowering.update(private_ops.few_reads())
@@ -306,6 +283,17 @@ class Backend(Compilation):
         if not unplanned and not captured.sized_by_values:
             self.lowering.update(in_order(plan))
         return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs)
+
+    def _offering(self, request: Request, captured: Captured) -> List[Captured]:
+        """The step with moves to the host, where the request allows any, and without."""
+        steps = [captured]
+        if request.host_budget_bytes is not None and not request.unplanned and \
+                not captured.sized_by_values:
+            moved = with_offload(captured, request.link_bytes_per_s,
+                                 request.plan.graph if request.plan else None)
+            steps = [moved, captured] if moved.moves else steps
+        return [with_optimizer(step, self.optimizer_takes, request.plan, request.in_flight)
+                for step in steps]
 
     def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:
         """The request with what is stored about all ops of the graph, where it asks for no other.

@@ -282,9 +282,9 @@ class StepInParts(Backend):
             part.captured = code.planned.captured
         return code.call
 
-    def _divided(self, captured: Captured, request: Request, inputs: Sequence[Any],
-                 original: Optional[Plan], kwargs: Mapping[str, Any],
-                 in_depth: Optional[Callable[[], Captured]] = None) -> private_joint.Modules:
+    def _divided(self, forms: Iterable[Captured], request: Request, inputs: Sequence[Any],
+                 original: Optional[Plan], kwargs: Mapping[str, Any]) -> private_joint.Modules:
+        captured = next(iter(forms))
         part, schedule = self._compiling
         assert part is not None
         if request.mode == "inductor" and part.fused is None:

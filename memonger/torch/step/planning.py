@@ -5,7 +5,7 @@ import logging
 import time
 from dataclasses import replace
 from functools import partial
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from ...graph.decisions import carried_over, decisions_of
 from ...graph.schedule import Schedule, expand_in_part
@@ -45,9 +45,8 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
     request = networks[0].request
     given = request.plan
     if given is not None:
-        networks = [step for step in networks
-                    if step.graph.fingerprint == given.graph.fingerprint][:1] \
-            or [networks[0] if given.schedule.variants else networks[-1]]
+        networks = _those_of(given, networks)[:1] or [
+            networks[0] if given.schedule.variants else networks[-1]]
     made: List[Plan] = []
     refused: List[InfeasibleBudget] = []
 
@@ -67,6 +66,36 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
     if not made:
         raise min(refused, key=lambda error: error.minimum_bytes)
     return min(made, key=partial(_price, request))
+
+
+def first_plan(forms: Iterable[Sequence[TracedNetwork]]) -> Tuple[TracedNetwork, Plan]:
+    """The best plan of the first form of a step that has one, with the network that it is for.
+
+    The form that a given plan is for comes before others.
+    """
+    refused: List[InfeasibleBudget] = []
+    for networks in _given_first(forms):
+        try:
+            plan = best_plan(networks)
+            return _those_of(plan, networks)[0], plan
+        except InfeasibleBudget as error:
+            refused.append(error)
+    raise min(refused, key=lambda error: error.minimum_bytes)
+
+
+def _given_first(forms: Iterable[Sequence[TracedNetwork]]) -> Iterator[Sequence[TracedNetwork]]:
+    others = []
+    for networks in forms:
+        given = networks[0].request.plan
+        if given is None or _those_of(given, networks):
+            yield networks
+        else:
+            others.append(networks)
+    yield from others
+
+
+def _those_of(plan: Plan, networks: Sequence[TracedNetwork]) -> List[TracedNetwork]:
+    return [step for step in networks if step.graph.fingerprint == plan.graph.fingerprint]
 
 
 def _price(request: Request, plan: Plan) -> float:
