@@ -1,6 +1,7 @@
 """examples/torch_memory_cap.py: a module trains where it runs out of memory without a plan."""
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -31,3 +32,5 @@ def test_the_cap_stops_the_module_and_not_the_plan(tmp_path):
     assert said[2].startswith("trained without a plan: out of memory")
     assert said[3].startswith("trained with the plan:  loss ")
     assert (tmp_path / "gpt.html").stat().st_size > 10000
+    if importlib.util.find_spec("matplotlib"):
+        assert (tmp_path / "torch_memory_cap.png").stat().st_size > 10000
