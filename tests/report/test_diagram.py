@@ -170,6 +170,7 @@ def test_runs_with_one_decision_are_one_box(plan):
     assert "bn0: BatchNorm (" in first.tip and "relu0: " in first.tip
     assert first.size_bytes == sum(node.size_bytes for node in drawing.nodes
                                    if node.lines[0] in ("bn0", "relu0"))
+    assert "several names" in dot_text(small) and "several names" not in dot_text(drawing)
     shown = {c.label for c in small.clusters if c.kind == "repeat"}
     assert shown == {"3 x stage2_unit*"} and "bn1, relu1" in boxes, "the frame says whose"
     labels = [node.lines[0] for node in small.nodes]

@@ -115,6 +115,8 @@ def remarks(drawing: Drawing, edges: Sequence[Edge]) -> List[str]:
             else ""))
     if any(len(node.groups) > 1 for node in drawing.nodes):
         notes.append("a box with a bar of colours: copies of this op differ, by these shares")
+    if any(" ops  " in line for node in drawing.nodes for line in node.lines[1:2]):
+        notes.append("a box with several names: ops in a row with one decision")
     if "segment" in kinds:
         notes.append("a dashed frame: ops recomputed together between kept ones")
     if "clone" in drawing.legend:
