@@ -38,9 +38,6 @@ except ImportError:  # another PyTorch than those tested: versions.py finds out 
 #: Inductor's configuration under a plan. Without this Inductor keeps a dead buffer until another
 #: value of its size can use it.
 LEAST_LIVE: Dict[str, Any] = {"allow_buffer_reuse": False}
-#: The same where copies to the host and back are issued by a plan. With its own order for the least
-#: memory Inductor may fetch all values as backward begins.
-IN_ORDER: Dict[str, Any] = {"reorder_for_peak_memory": False}
 
 #: Names of functions that log, or tell whether they would.
 _LEVELS = ("debug", "info", "warning", "warn", "error", "exception", "critical", "fatal", "log",

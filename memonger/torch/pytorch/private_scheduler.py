@@ -121,7 +121,9 @@ class PlannedOrder(CustomSchedulerPass):
             next_bytes[node] = max(self.held.live_bytes[min(steps):max(steps) + 1])
 
         def is_too_much() -> bool:
-            free = scheduler.buffer_names_to_free - V.graph.removed_buffers
+            buffers = V.graph.name_to_buffer
+            free = [name for name in scheduler.buffer_names_to_free - V.graph.removed_buffers
+                    if name not in buffers or buffers[name].has_tensor_output()]
             bytes_ = sum(V.graph.sizevars.optimization_hint(V.graph.get_numel(name), fallback=0)
                          * V.graph.get_dtype(name).itemsize for name in free)
             return bool(bytes_ + next_bytes.get(scheduler.current_node, 0) > most_bytes)

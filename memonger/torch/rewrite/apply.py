@@ -189,7 +189,7 @@ class _Writer:
         step = self.schedule.steps[index]
         op, node = self.graph.ops[step.op], self.captured.nodes[step.op]
         if step.op in self.captured.moves:
-            self._move(op, step, in_backward)
+            self._move(op, index, in_backward)
             return
         if node is None:
             self.of_step.append(None)
@@ -213,16 +213,19 @@ class _Writer:
         private_joint.place(made, in_backward)
         self.of_step.append(made)
 
-    def _move(self, op: Op, step: Step, in_backward: bool) -> None:
+    def _move(self, op: Op, index: int, in_backward: bool) -> None:
         """An op that moves a value to the host or back, or hands it on."""
+        step = self.schedule.steps[index]
         kind, tensor = self.captured.moves[step.op]
         value = self.captured.value_nodes[tensor]
         read = [self._value(value, {tensor: source}, in_backward) if t == tensor
                 else self.of_step[source]
                 for t, source in zip(reversed(op.inputs), reversed(step.sources))]
         hands_on = kind == GATE and op.inputs[0] == tensor
-        made = read[0] if hands_on else written_copy(
-            self.new, kind, read, value, in_backward, self.arranged)
+        made = read[0]
+        if not hands_on:
+            made = written_copy(self.new, kind, read, value, in_backward, self.arranged)
+            private_scheduler.mark_step(made, index)
         self.of_step.append(made)
         if kind == WAIT:  # what is fetched has ended
             self.of_step[step.sources[-1]] = made

@@ -273,8 +273,6 @@ class Backend(Compilation):
         self.lowering.clear()
         if captured.plain_pool_bytes is not None:
             self.lowering.update(private_ops.few_reads())
-        if plan.schedule.variants:
-            self.lowering.update(private.IN_ORDER)
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:
             raise OnlyPlanning()
