@@ -101,12 +101,14 @@ def train(request: Dict[str, Any]) -> Dict[str, Any]:
 
     def planned(budget: Any) -> Any:
         return timed(lambda m: mt.compile(m, budget, mode, time_limit=request["time_limit"]))
-    try:
-        call, module, found["compile_s"] = planned(budget)
-    except InfeasibleBudget as error:
-        found["infeasible"] = True
-        budget = int(error.minimum_bytes * _ROOM[mode])
-        call, module, found["compile_s"] = planned(budget)
+    while "compile_s" not in found:
+        try:
+            call, module, found["compile_s"] = planned(budget)
+        except InfeasibleBudget as error:  # Inductor's code may take more than the least plan says
+            found["infeasible"] = found.get("infeasible", 0) + 1
+            if found["infeasible"] > 2:
+                raise
+            budget = int(error.minimum_bytes * _ROOM[mode])
     found["apart"] = _apart(steps.numbers(call, module), plain)
     plans, taken = mt.plans(call), steps.total_bytes(call, module)
     found.update(
