@@ -4,6 +4,7 @@ Inductor's code is read, and not compiled: its allocations, and what it frees an
 """
 from __future__ import annotations
 
+import copy
 import math
 import re
 
@@ -13,11 +14,13 @@ import torch.nn as nn
 import torch.nn.functional as F
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.graph import GraphLowering
-from torch_nets import Attention, Convolutions, Pixels, images, pictures, sentences
+from torch_nets import Attention, Convolutions, Pixels, images, pictures, sentences, trained
 
 import memonger.torch as mt
+from memonger.errors import InfeasibleBudget
 from memonger.memory.timeline import timeline
 from memonger.torch.pytorch.private_scheduler import PlannedOrder
+from memonger.torch.step import backend
 
 ITEM_BYTES = {"float32": 4, "int64": 8, "int32": 4, "bool": 1, "int8": 1, "uint8": 1}
 
@@ -196,6 +199,44 @@ def check(module, inputs, read_code):
 @pytest.mark.parametrize("net,inputs", [(Convolutions, images), (Attention, sentences)])
 def test_code_holds_what_its_plan_holds(net, inputs, read_code):
     check(net(), inputs(), read_code)
+
+
+def in_depth(monkeypatch):
+    """From now on no plain form of a step meets a budget."""
+    best_plan = backend.best_plan
+
+    def refusing(networks):
+        if networks[0].captured.plain_pool_bytes is None:
+            raise InfeasibleBudget("too little", 1, 2)
+        return best_plan(networks)
+    monkeypatch.setattr(backend, "best_plan", refusing)
+
+
+def test_parts_of_a_gradient_are_copied_in_depth(monkeypatch):
+    """Of what was concatenated one half's gradient is read at once, the other one's late."""
+    module, x = U(), pictures()
+    in_depth(monkeypatch)
+    graph = mt.plan(module, x, "60%", costs="reference").graph
+    copies = [op for op in graph.ops if op.kind == "memonger.copy_of.default"]
+    assert len(copies) == 4 and all(op.is_backward for op in copies)
+    wholes = {t for op in copies for t in op.inputs}
+    assert len(wholes) == 2
+    assert all(op in copies for op in graph.ops if not wholes.isdisjoint(op.inputs))
+
+
+@pytest.mark.slow
+def test_steps_with_such_copies_train_as_the_module_does(monkeypatch):
+    torch.manual_seed(0)
+    module, x = U(), pictures()
+    twin = copy.deepcopy(module)
+    in_depth(monkeypatch)
+    step = mt.compile(module, "60%", costs="reference")
+    numbers = trained(step, module, x, 1)
+    monkeypatch.undo()
+    [plan] = mt.plans(step)
+    assert abs(plan.predicted_pool_bytes / plan.pool_bytes - 1) < 0.02
+    for one, other in zip(numbers, trained(mt.compile(twin), twin, x, 1)):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from .storages import Held
 
 #: As ``aten.clone``, which Inductor leaves out where it reads an input.
 _library = torch.library.Library("memonger", "FRAGMENT")
-_library.define("copy_of(Tensor data) -> Tensor")
+_library.define("copy_of(Tensor data) -> Tensor", tags=torch.Tag.flexible_layout)
 _library.impl("copy_of", torch.clone, "CompositeExplicitAutograd")
 #: Marks nodes whose values lie in memory that forward writes into.
 _MARK = "memonger_written"

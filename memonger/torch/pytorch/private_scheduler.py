@@ -39,8 +39,8 @@ class Held:
 
     #: At each of its steps.
     live_bytes: Sequence[int]
-    #: Blocks of memory: their first step, their last one, and bytes.
-    blocks: Sequence[Tuple[int, int, int]]
+    #: Of each value the step that makes it, the last that reads it or writes over it, and bytes.
+    values: Sequence[Tuple[int, int, int]]
     #: Names the schedule in compile caches.
     key: str
 
@@ -75,9 +75,9 @@ class PlannedOrder(CustomSchedulerPass):
         self.held = held
         self._starts: Dict[int, List[Tuple[int, int, int]]] = defaultdict(list)
         self._ends: Dict[int, List[Tuple[int, int, int]]] = defaultdict(list)
-        for block in held.blocks:
-            self._starts[block[0]].append(block)
-            self._ends[block[1]].append(block)
+        for value in held.values:
+            self._starts[value[0]].append(value)
+            self._ends[value[1]].append(value)
         self._steps: Any = WeakKeyDictionary()
 
     def uuid(self) -> Any:
@@ -137,10 +137,13 @@ class PlannedOrder(CustomSchedulerPass):
         """Whether one kernel instead of two holds no more than the schedule does meanwhile.
 
         It holds what it reads and writes, and not what only it reads of what it writes. A value
-        that the schedule has in registers has no memory anyway.
+        that the schedule has in registers is made where it is read.
         """
         steps = self._of(one) | self._of(other)
-        if len(steps) < 2 or not self._of(one) or not self._of(other):
+        if bool(self._of(one)) != bool(self._of(other)):
+            read = {dependency.name for dependency in other.unmet_dependencies}
+            return not read.isdisjoint(one.get_buffer_names())
+        if len(steps) < 2:
             return True
         first, last = min(steps), max(steps)
         more = [0] * (last - first + 1)

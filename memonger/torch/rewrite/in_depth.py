@@ -3,6 +3,8 @@
 * A sum with a matrix product that is there long before it is computed by itself. As one call with
   the sum, as Inductor has it, what the product reads would live until the sum: the gradient of the
   scores all through backward, where the embedding's weight is the output layer's.
+* Parts of a gradient, as that of what was concatenated, are copied, as all of it would be there
+  until the last one is read. oneDNN copies such a part anyway, for a transposed convolution.
 * A value made of more than one buffer is written, and not made in each kernel that reads it, which
   would hold all these buffers (:func:`..pytorch.private_ops.few_reads`).
 """
@@ -12,12 +14,13 @@ import torch
 import torch.fx as fx
 
 from ..capture.fusion import sums_with_products
+from ..capture.written import copy_of
 from ..pytorch import private_joint
 from ..pytorch.sizes import hint, tensor_bytes
 
 
-def with_products_apart(joint: fx.GraphModule) -> fx.GraphModule:
-    """A copy of the joint graph in which no such sum waits, where what it waits for is larger."""
+def rewritten(joint: fx.GraphModule) -> fx.GraphModule:
+    """A copy of the joint graph in which no such sum and no such part of a gradient waits."""
     apart = private_joint.copied(joint)
     nodes = list(apart.graph.nodes)
     place = {node: number for number, node in enumerate(nodes)}
@@ -28,6 +31,17 @@ def with_products_apart(joint: fx.GraphModule) -> fx.GraphModule:
             # No pattern of a product and a sum, and the same numbers.
             total.target = torch.ops.aten.sub.Tensor
             total.args, total.kwargs = (other, product), {"alpha": -1}
+    for whole in nodes:
+        parts = list(whole.users)
+        if len(parts) < 2 or not private_joint.is_backward(whole) or any(
+                part.target is not torch.ops.aten.slice.Tensor for part in parts):
+            continue
+        for part in parts:
+            with apart.graph.inserting_before(part.next):
+                copied = copy_of(part)
+            part.replace_all_uses_with(
+                copied, delete_user_cb=lambda user, made=copied: user is not made)
+            copied.meta["partitioner_tag"] = part.meta.get("partitioner_tag", "")
     apart.recompile()
     return apart
 

@@ -28,7 +28,7 @@ from ..rewrite.apply import kept_whole, split, tagged
 from ..rewrite.batch_norm import choose_batch_norms
 from ..rewrite.dropout import divide_dropout
 from ..rewrite.eager import runner
-from ..rewrite.in_depth import with_products_apart
+from ..rewrite.in_depth import rewritten
 from ..rewrite.loss_layers import with_chunks
 from ..rewrite.offload import with_offload
 from ..rewrite.pool_indices import narrow_indices
@@ -243,7 +243,7 @@ class Backend(Compilation):
             if deeper and fused and original is None and not (
                     request.unplanned or captured.sized_by_values):
                 with private_ops.configured(private_ops.few_reads()):
-                    found = captured_of(with_products_apart(joint))
+                    found = captured_of(rewritten(joint))
                 found.plain_pool_bytes = TracedNetwork(captured, request).as_written_bytes
                 yield found
 

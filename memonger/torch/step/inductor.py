@@ -67,10 +67,17 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
 def in_order(plan: Plan) -> Dict[str, Any]:
     """Inductor's configuration under which code holds what the plan says."""
     shown = timeline(plan.graph, plan.schedule, "live")
+    made, blocks = shown.storage.program.values, shown.storage.blocks
+    end = {block: item.end for block, item in enumerate(blocks.blocks)}
+    values = []
+    for value in range(len(made) - 1, -1, -1):
+        block = blocks.block_of[value]
+        if block >= 0:
+            values.append((made[value].step, end[block], blocks.blocks[block].bytes))
+            end[block] = made[value].step  # which writes over what was there
     name = repr((plan.graph.fingerprint, plan.schedule)).encode()
     return private_scheduler.in_order(private_scheduler.Held(
-        shown.live_bytes, [(b.start, b.end, b.bytes) for b in shown.everything],
-        hashlib.sha256(name).hexdigest()))
+        shown.live_bytes, values, hashlib.sha256(name).hexdigest()))
 
 
 def patches(request: Request, partition: Callable[..., private_joint.Modules],
