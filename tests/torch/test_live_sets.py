@@ -20,7 +20,7 @@ import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
 from memonger.memory.timeline import timeline
 from memonger.torch.pytorch.private_scheduler import PlannedOrder
-from memonger.torch.step import backend
+from memonger.torch.step import planning
 
 ITEM_BYTES = {"float32": 4, "int64": 8, "int32": 4, "bool": 1, "int8": 1, "uint8": 1}
 
@@ -203,13 +203,13 @@ def test_code_holds_what_its_plan_holds(net, inputs, read_code):
 
 def in_depth(monkeypatch):
     """From now on no plain form of a step meets a budget."""
-    best_plan = backend.best_plan
+    best_plan = planning.best_plan
 
     def refusing(networks):
         if networks[0].captured.plain_pool_bytes is None:
             raise InfeasibleBudget("too little", 1, 2)
         return best_plan(networks)
-    monkeypatch.setattr(backend, "best_plan", refusing)
+    monkeypatch.setattr(planning, "best_plan", refusing)
 
 
 def test_parts_of_a_gradient_are_copied_in_depth(monkeypatch):
