@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._dynamo.utils import counters
 from torch._inductor.graph import GraphLowering
 from torch_nets import (
     Attention,
@@ -225,3 +226,16 @@ def test_another_plan_is_another_entry_in_compile_caches():
                 inductor.cache_key(one, {"graph": 5}),
                 inductor.cache_key(Request("50%", costs="reference"), {}),
                 inductor.cache_key(Request("50%", measured_s={"add": 1.0}), {})}) == 5
+
+
+def test_code_of_a_plan_is_found_in_inductors_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    module, x = Attention(), sentences()
+    for found in ("miss", "hit"):
+        torch._dynamo.reset()
+        counters.clear()
+        mt.compile(module, "90%")(*x).backward()
+        module.zero_grad()
+        kinds = {kind for kind, count in counters["inductor"].items()
+                 if count and kind.startswith("fxgraph_cache")}
+        assert "fxgraph_cache_bypass" not in kinds and "fxgraph_cache_" + found in kinds

@@ -83,6 +83,9 @@ class PlannedOrder(CustomSchedulerPass):
     def uuid(self) -> Any:
         return self.held.key
 
+    def __reduce__(self) -> Any:
+        return PlannedOrder, (self.held,)  # Inductor's caches make their keys so
+
     def __deepcopy__(self, memo: Any) -> "PlannedOrder":
         return self  # Inductor copies its configuration
 
