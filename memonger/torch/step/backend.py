@@ -278,7 +278,7 @@ class Backend(Compilation):
             raise OnlyPlanning()
         self.tell("compiling")
         unplanned = request.mode == "inductor" and plan.method == "none"
-        if not unplanned and not captured.sized_by_values and not plan.schedule.variants:
+        if not unplanned and not captured.sized_by_values:
             self.lowering.update(in_order(plan))
         return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs)
 
