@@ -4,23 +4,16 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-import json
 import re
-import runpy
-from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOK = ROOT / "examples" / "plan_tour.ipynb"
-run_cell = runpy.run_path(str(ROOT / "tools" / "run_notebook.py"))["run_cell"]
+from notebooks import code_cells_of, run_cell
 
 
 @pytest.fixture(scope="module")
 def code_cells():
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return code_cells_of("plan_tour.ipynb")
 
 
 def test_the_stored_notebook_shows_its_outputs(code_cells):

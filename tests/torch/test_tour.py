@@ -1,22 +1,15 @@
 """examples/torch_tour.ipynb shows its stored outputs, and runs from first to last."""
 from __future__ import annotations
 
-import json
 import re
-import runpy
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-NOTEBOOK = ROOT / "examples" / "torch_tour.ipynb"
-run_cell = runpy.run_path(str(ROOT / "tools" / "run_notebook.py"))["run_cell"]
+from notebooks import code_cells_of, run_cell
 
 
 @pytest.fixture(scope="module")
 def code_cells():
-    notebook = json.loads(NOTEBOOK.read_text(encoding="utf-8"))
-    return [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    return code_cells_of("torch_tour.ipynb")
 
 
 def printed_by(cell) -> str:

@@ -26,6 +26,11 @@ class MemoryBudgetCallback(BudgetCallback, TrainerCallback):
     stays the object that it is: it is saved, loaded, evaluated and generates as before. Batches of
     other sizes keep the budget, too; a share is of the first step. The optimizer's state counts
     where the trainer has made the optimizer.
+
+    Parameters
+    ----------
+    budget, **options
+        As for :class:`..callback.BudgetCallback`.
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:

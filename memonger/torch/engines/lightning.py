@@ -28,6 +28,11 @@ class MemoryBudgetCallback(BudgetCallback, Callback):
     ``self.log_dict`` work in it as without. The module stays the object that it is, and its
     checkpoints are plain ones. Batches of other sizes keep the budget, too; a share is of the
     first step. The optimizer counts where there is one.
+
+    Parameters
+    ----------
+    budget, **options
+        As for :class:`..callback.BudgetCallback`.
     """
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:

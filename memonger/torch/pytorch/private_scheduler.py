@@ -56,11 +56,13 @@ def fusing(configuration: Mapping[str, Any]) -> Iterator[None]:
     """
     from torch._inductor.virtualized import V
     order = configuration.get(_PASS)
+    if order is None:
+        yield
+        return
     choices = copy.copy(V.choices)
     usual = choices.can_fuse
-    if order is not None:
-        choices.can_fuse = lambda scheduler, one, other, *args: \
-            usual(scheduler, one, other, *args) and order.may_be_one(one, other)
+    choices.can_fuse = lambda scheduler, one, other, *args: \
+        usual(scheduler, one, other, *args) and order.may_be_one(one, other)
     with V.set_choices_handler(choices):
         yield
 
@@ -142,10 +144,11 @@ class PlannedOrder(CustomSchedulerPass):
         It holds what it reads and writes, and not what only it reads of what it writes. A value
         that the schedule has in registers is made where it is read.
         """
-        steps = self._of(one) | self._of(other)
-        if bool(self._of(one)) != bool(self._of(other)):
+        mine, others = self._of(one), self._of(other)
+        if bool(mine) != bool(others):
             read = {dependency.name for dependency in other.unmet_dependencies}
             return not read.isdisjoint(one.get_buffer_names())
+        steps = mine | others
         if len(steps) < 2:
             return True
         first, last = min(steps), max(steps)

@@ -277,10 +277,11 @@ class Backend(Compilation):
         if self.only_plan:
             raise OnlyPlanning()
         self.tell("compiling")
-        unplanned = request.mode == "inductor" and plan.method == "none"
-        if not unplanned and not captured.sized_by_values:
+        fused = request.mode == "inductor"
+        schedule = None if fused and plan.method == "none" else plan.schedule
+        if fused and schedule is not None and not captured.sized_by_values:
             self.lowering.update(in_order(plan))
-        return halves(captured, None if unplanned else plan.schedule, request.mode, inputs, kwargs)
+        return halves(captured, schedule, request.mode, inputs, kwargs)
 
     def _offering(self, request: Request, captured: Captured) -> List[Captured]:
         """The step with moves to the host, where the request allows any, and without."""
