@@ -108,7 +108,11 @@ def test_convolutions_that_run_again_leave_the_layouts_of_gradients_alone():
     [plan] = mt.plans(planned)
     again = [plan.graph.ops[op].name for op in plan.schedule.recomputed()]
     assert any("convolution" in name for name in again)
-    assert same(numbers, trained(mt.compile(twin), twin, x))
+    unplanned = trained(mt.compile(twin), twin, x)
+    for one, other in zip(numbers, unplanned, strict=True):
+        assert one.stride() == other.stride()
+        # PyTorch 2.15 vectorizes loops that are fused otherwise with other last bits.
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
 
 
 def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
