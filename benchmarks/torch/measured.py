@@ -3,7 +3,7 @@
 All methods of a network and mode take steps in turn, so that what else the machine does meets all
 alike. Extra time is the median over the rounds of a step beside that of the module as it is run
 without any of them: in mode "eager" without a compiler, which checkpoints are, too; under Inductor
-the unplanned step, which is plain ``torch.compile``. Peaks are those of the allocator's events.
+by plain ``torch.compile``. Peaks are those of the allocator's events.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import gc
 import statistics
 import time
 from functools import partial
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import torch
 import torch.nn as nn
@@ -42,13 +42,12 @@ class Way(NamedTuple):
     made: Callable[[nn.Module], Any]
 
 
-def ways(mode: str, profile: mt.Profile) -> Iterator[Way]:
-    """All methods, what others are compared with first."""
+def ways(mode: str, profile: mt.Profile, rows: Sequence[Row]) -> Iterator[Way]:
+    """All methods, what others are compared with first; ``rows``: of those before."""
     def of_blocks(change: Callable[[nn.Module], nn.Module], module: nn.Module) -> Any:
         return as_written(change(module), mode)
 
-    if mode == "eager":
-        yield Way("module", lambda module: module)
+    yield Way("module", partial(as_written, mode=mode))
     yield Way("unplanned", partial(memonger, budget=None, mode=mode, costs=profile,
                                    time_limit=3.0))
     for share, budget in zip(SHARES, TORCH_BUDGETS):
@@ -60,13 +59,14 @@ def ways(mode: str, profile: mt.Profile) -> Iterator[Way]:
     yield Way("selective, every second", partial(of_blocks, partial(selective, every=2)))
 
 
-def rows_of(name: str, mode: str, left_s: Callable[[], float]) -> List[Row]:
+def rows_of(name: str, mode: str, left_s: Callable[[], float],
+            ways: Callable[[str, mt.Profile, Sequence[Row]], Iterable[Way]] = ways) -> List[Row]:
     """Each method on one network; those left out for which no time is left."""
     module, inputs = build(name, BATCH, tiny=True)
     rows: List[Row] = []
     steps: Dict[str, Callable[[], Any]] = {}
     first: List[torch.Tensor] = []
-    for way in ways(mode, mt.profile(module, inputs, mode)):
+    for way in ways(mode, mt.profile(module, inputs, mode), rows):
         row: Row = {"net": name, "mode": mode, "method": way.label}
         rows.append(row)
         if left_s() <= 0:
@@ -98,8 +98,8 @@ def rows_of(name: str, mode: str, left_s: Callable[[], float]) -> List[Row]:
                        predicted_bytes=plan.planned.pool_by_graph_bytes,
                        budget_bytes=plan.budget_bytes)
         steps[way.label] = step
-    for label, extra in extra_times(steps, ROUNDS).items():
-        next(row for row in rows if row["method"] == label)["extra"] = extra
+    for label, (step_s, extra) in step_times(steps, ROUNDS).items():
+        next(row for row in rows if row["method"] == label).update(step_s=step_s, extra=extra)
     return rows
 
 
@@ -118,20 +118,21 @@ def _distance(one: List[torch.Tensor], other: List[torch.Tensor]) -> float:
     return (apart / sum(float(b.double().square().sum()) for b in other)) ** 0.5
 
 
-def extra_times(steps: Dict[str, Callable[[], Any]], rounds: int) -> Dict[str, float]:
-    """Median over the rounds of each step's time beside the first one's, 0.1 for +10 %."""
-    ratios: Dict[str, List[float]] = {label: [] for label in steps}
+def step_times(steps: Dict[str, Callable[[], Any]],
+               rounds: int) -> Dict[str, Tuple[float, float]]:
+    """Medians over the rounds: a step's seconds, and beside the first one's, 0.1 for +10 %."""
+    seconds: Dict[str, List[float]] = {label: [] for label in steps}
+    base = seconds[next(iter(steps))]
     for _ in range(rounds):
         gc.collect()
         next(iter(steps.values()))()  # what runs after a pause takes longer
-        base_s: Optional[float] = None
         for label, step in steps.items():
             began_s = time.perf_counter()
             step()
-            spent_s = time.perf_counter() - began_s
-            base_s = base_s or spent_s
-            ratios[label].append(spent_s / base_s - 1)
-    return {label: statistics.median(found) for label, found in ratios.items()}
+            seconds[label].append(time.perf_counter() - began_s)
+    return {label: (statistics.median(found), statistics.median(
+        mine / first - 1 for mine, first in zip(found, base)))
+        for label, found in seconds.items()}
 
 
 def share_of(row: Row, base: Row) -> float:
@@ -149,9 +150,9 @@ def words(row: Row, base: Row) -> str:
     label = "%-12s %-8s %-24s" % (row["net"], row["mode"], row["method"])
     if "refused" in row:
         return "%s %s" % (label, row["refused"])
-    text = "%s %7.2f MiB %6.1f %% of the total, time %+6.1f %%, gradients %s, first step %.1f s" % (
-        label, row["peak_bytes"] / 2**20, 100 * share_of(row, base), 100 * row["extra"],
-        _equality(row), row["first_s"])
+    text = "%s %7.2f MiB %6.1f %% of the total, %.2f ms %+6.1f %%, gradients %s, first %.1f s" % (
+        label, row["peak_bytes"] / 2**20, 100 * share_of(row, base), 1e3 * row["step_s"],
+        100 * row["extra"], _equality(row), row["first_s"])
     if "predicted_bytes" in row:
         text += ", planning %.1f s, predicted %+.1f %%, %+.1f %% of the peak" % (
             row["planning_s"], 100 * row["overhead"], 100 * prediction_off(row))

@@ -48,7 +48,7 @@ def by_blocks(module: nn.Module, **options: Any) -> nn.Module:
     ``options``: of ``torch.utils.checkpoint.checkpoint``.
     """
     for blocks in ("blocks", "down"):
-        for block in getattr(module.net, blocks, ()):
+        for block in getattr(getattr(module, "net", module), blocks, ()):
             block.forward = checkpointed(block.forward, **options)
     return module
 

@@ -11,6 +11,7 @@ from memonger.torch import linear_cross_entropy
 
 from . import convolutional as conv
 from . import sequential as seq
+from .held_out import HELD_OUT
 
 Inputs = Tuple[torch.Tensor, torch.Tensor]
 
@@ -91,13 +92,34 @@ NETS: Dict[str, Net] = {
 }
 
 
+def unfilled(name: str, batch: int) -> Tuple[nn.Module, Inputs]:
+    """A network whose memory nobody touches, and inputs on "meta".
+
+    Without dropout: PyTorch's budget draws it anew where it runs again.
+    """
+    net = NETS[name]
+    with torch.device("meta"):
+        module = WithLoss(net.build()).train()
+    module.to_empty(device="cpu")
+    for part in module.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+        elif isinstance(getattr(part, "dropout", None), float):
+            part.dropout = 0.0
+    x, target = net.inputs(batch or net.batch, False)
+    return module, (x.to("meta"), target.to("meta"))
+
+
 def build(name: str, batch: int = 0, tiny: bool = False,
           device: str = "cpu") -> Tuple[nn.Module, Inputs]:
     """The network with its loss in training mode, and inputs; the same values for each call.
 
-    ``name`` with "_chunks" behind it: a GPT with the loss layer of memonger.
+    ``name`` with "_chunks" behind it: a GPT with the loss layer of memonger; those of
+    :data:`.held_out.HELD_OUT` have one size.
     """
     torch.manual_seed(0)
+    if name in HELD_OUT:
+        return HELD_OUT[name][0]().train(), HELD_OUT[name][1]()
     net = NETS[name.replace("_chunks", "")]
     with torch.device(device):
         whole = (net.tiny if tiny else net.build)()

@@ -26,10 +26,11 @@ from memonger.torch.step.compilation import PlannedGraph
 from memonger.torch.step.planning import make_plan
 from memonger.torch.step.request import MODES, Request
 
-from . import measured
+from . import depth, measured
 from .count import both
+from .held_out import HELD_OUT
 from .methods import by_blocks, checkpointed, selective
-from .nets import NETS, WithLoss
+from .nets import NETS, unfilled
 
 NAMES = ("resnet50", "gpt2", "densenet121", "unet")
 SHARES = ("75%", "60%", "50%", "35%", "25%")
@@ -37,23 +38,6 @@ SHARES = ("75%", "60%", "50%", "35%", "25%")
 TORCH_BUDGETS = (0.8, 0.6, 0.4, 0.2, 0.1)
 TORCH_SOLVERS = ("dp", "greedy")
 Row = Dict[str, Any]
-
-
-def unfilled(name: str, batch: int) -> Tuple[nn.Module, Any]:
-    """A network whose memory nobody touches, and inputs on "meta".
-
-    Without dropout: PyTorch's budget draws it anew where it runs again.
-    """
-    net = NETS[name]
-    with torch.device("meta"):
-        module = WithLoss(net.build()).train()
-    module.to_empty(device="cpu")
-    for part in module.modules():
-        if isinstance(part, nn.Dropout):
-            part.p = 0.0
-        elif isinstance(getattr(part, "dropout", None), float):
-            part.dropout = 0.0
-    return module, tuple(t.to("meta") for t in net.inputs(batch or net.batch, False))
 
 
 def ours(unplanned: PlannedGraph, time_limit: float) -> Iterator[Row]:
@@ -213,14 +197,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-limit", type=float, default=10.0)
     parser.add_argument("--measure", action="store_true",
                         help="train small networks here instead, all methods in turn")
+    parser.add_argument("--depth", action="store_true",
+                        help="how little memory plans for Inductor take, and what they aim at: "
+                             "the networks to measure, and %s" % ", ".join(HELD_OUT))
+    parser.add_argument("--published", action="store_true",
+                        help="plans for Inductor for MONeT's and OGC's least memory, on \"meta\"")
     parser.add_argument("--mode", choices=MODES, help="only this mode (with --measure)")
     parser.add_argument("--limit", type=float, default=720.0, metavar="SECONDS",
-                        help="time for --measure; what does not fit is left out")
+                        help="time for --measure and --depth; what does not fit is left out")
     parser.add_argument("-o", "--output", default="", help="write the table as Markdown")
 
 
 def main(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)
+    if args.depth or args.published:
+        return depth.run(args.nets, args.depth, args.published, args.limit, args.time_limit)
     if args.measure:
         text = measured.run(args.nets or measured.NAMES, [args.mode] if args.mode else MODES,
                             args.limit)

@@ -10,6 +10,10 @@ from typing import Any, Dict, Sequence
 from ..mxnet.published import PUBLISHED, Published
 
 SYSTEMS = ("MONeT", "OGC")
+#: Systems with networks that are here, too.
+PAIRS = (("MONeT", "resnet50"), ("MONeT", "unet"), ("MONeT", "mobilenetv2"),
+         ("MONeT", "googlenet"), ("MONeT", "vgg16"), ("OGC", "resnet50"), ("OGC", "densenet121"),
+         ("OGC", "vgg16"))
 
 
 def least(system: str, net: str) -> Published:

@@ -13,7 +13,7 @@ from torch.utils.flop_counter import flop_registry
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.torch import count, gpu, measured, methods, nets, plans, published  # noqa: E402
+from benchmarks.torch import count, depth, gpu, measured, methods, nets, plans, published  # noqa: E402
 from benchmarks.torch_models import table, training  # noqa: E402
 from memonger.errors import MemongerError  # noqa: E402
 from memonger.torch.calls.tracing import traced  # noqa: E402
@@ -71,11 +71,10 @@ def test_a_peak_that_is_not_the_predicted_one_is_said():
     assert not plans.as_predicted(row) and "PREDICTED 49" in plans.words(row, row)
 
 
-def test_small_networks_are_measured_in_turn(monkeypatch):
-    every = measured.ways
-    monkeypatch.setattr(measured, "ways", lambda *asked: list(every(*asked))[:3])
+def test_small_networks_are_measured_in_turn():
     left = iter([9, 9, 9])
-    rows = measured.rows_of("vit_b", "eager", lambda: next(left))
+    rows = measured.rows_of("vit_b", "eager", lambda: next(left),
+                            lambda *asked: list(measured.ways(*asked))[:3])
     assert [row["method"] for row in rows] == ["module", "unplanned", "memonger 75%"]
     assert rows[0]["extra"] == rows[0]["off"] == rows[1]["off"] == rows[2]["off"] == 0
     assert rows[2]["peak_bytes"] < rows[0]["peak_bytes"]
@@ -88,8 +87,38 @@ def test_small_networks_are_measured_in_turn(monkeypatch):
 
 def test_extra_times_are_medians_beside_the_first_step():
     pauses = {"unplanned": 0.02, "planned": 0.06}
-    found = measured.extra_times({name: partial(time.sleep, s) for name, s in pauses.items()}, 3)
-    assert found["unplanned"] == 0 and found["planned"] > 0.5
+    found = measured.step_times({name: partial(time.sleep, s) for name, s in pauses.items()}, 3)
+    assert found["unplanned"][1] == 0 and found["planned"][1] > 0.5
+    assert all(found[name][0] >= seconds for name, seconds in pauses.items())
+
+
+def test_aims_of_depth_are_said_to_be_met_or_not():
+    rows = [{"net": "unet", "method": "module", "peak_bytes": 90, "before_bytes": 10, "extra": 0.0,
+             "step_s": 1.0, "off": 0.0},
+            {"net": "unet", "method": "each block", "peak_bytes": 50, "before_bytes": 10,
+             "extra": 0.2, "step_s": 1.2, "off": 0.0},
+            {"net": "unet", "method": depth.AT_BLOCKS, "peak_bytes": 50, "before_bytes": 10,
+             "extra": 0.1, "step_s": 1.1, "off": 1e-7, "predicted_bytes": 50},
+            {"net": "unet", "method": "memonger 50%", "refused": "no plan"}]
+    blocks, share, peaks, gradients = depth.verdicts(rows)
+    assert blocks.endswith("60.0 % +20.0 %: 60.0 % +10.0 %: met") and gradients.endswith(": met")
+    assert share.endswith("no plan: NOT MET") and peaks.endswith("0.0 % off at most: met")
+    rows[2].update(extra=0.3, predicted_bytes=48)
+    assert [line.endswith("NOT MET") for line in depth.verdicts(rows)] == [True, True, True, False]
+
+
+def test_depth_asks_for_shares_of_what_plain_code_takes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(depth, "memonger", lambda net, budget, **_: asked.append(budget))
+    rows = [{"peak_bytes": 90, "before_bytes": 10}, {"peak_bytes": 50, "before_bytes": 10}]
+    made = list(depth.ways("gpt2", "inductor", None, rows))
+    assert [way.label for way in made[2:]] == [
+        "memonger 75%", "memonger 60%", "memonger 50%", "memonger 42%", "memonger 40%",
+        depth.AT_BLOCKS, "memonger least"]
+    for way in made[2:-1]:
+        way.made(None)
+    assert asked == [75, 60, 50, 42, 40, 60]
+    assert not {net for _, net in published.PAIRS} - set(nets.NETS)
 
 
 def test_the_rows_for_a_device_run_on_a_cpu(tmp_path, capsys):

@@ -7,6 +7,8 @@ from __future__ import annotations
 import copy
 import math
 import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,87 +24,11 @@ from memonger.memory.timeline import timeline
 from memonger.torch.pytorch.private_scheduler import PlannedOrder
 from memonger.torch.step import planning
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.torch.held_out import HELD_OUT, Inverted, U, conv
+
 ITEM_BYTES = {"float32": 4, "int64": 8, "int32": 4, "bool": 1, "int8": 1, "uint8": 1}
-
-
-def conv(channels, width, norm=nn.BatchNorm2d, kind=nn.Conv2d, **options):
-    return nn.Sequential(kind(channels, width, 3, padding=1, **options), norm(width), nn.ReLU())
-
-
-class U(nn.Module):
-    """Two stages down and up, in two dimensions or three."""
-
-    def __init__(self, dimensions=2, width=8):
-        super().__init__()
-        kind, norm, up, self.pool = {
-            2: (nn.Conv2d, nn.BatchNorm2d, nn.ConvTranspose2d, F.max_pool2d),
-            3: (nn.Conv3d, nn.BatchNorm3d, nn.ConvTranspose3d, F.max_pool3d)}[dimensions]
-        self.down = nn.ModuleList([conv(3, width, norm, kind), conv(width, 2 * width, norm, kind)])
-        self.deep = conv(2 * width, 4 * width, norm, kind)
-        self.up = nn.ModuleList([up(4 * width, 2 * width, 2, 2), up(2 * width, width, 2, 2)])
-        self.merge = nn.ModuleList([conv(4 * width, 2 * width, norm, kind),
-                                    conv(2 * width, width, norm, kind)])
-        self.last = kind(width, 2, 1)
-
-    def forward(self, x, target):
-        skips = []
-        for stage in self.down:
-            skips.append(stage(x))
-            x = self.pool(skips[-1], 2)
-        x = self.deep(x)
-        for up, merge in zip(self.up, self.merge):
-            x = merge(torch.cat([skips.pop(), up(x)], 1))
-        return F.cross_entropy(self.last(x), target)
-
-
-class Inverted(nn.Module):
-    """Narrow shortcuts around wide depthwise convolutions, as in MobileNetV2."""
-
-    def __init__(self, width=8, blocks=3):
-        super().__init__()
-        self.first = conv(3, width)
-        self.blocks = nn.ModuleList([nn.Sequential(
-            nn.Conv2d(width, 6 * width, 1, bias=False), nn.BatchNorm2d(6 * width), nn.ReLU6(),
-            nn.Conv2d(6 * width, 6 * width, 3, padding=1, groups=6 * width, bias=False),
-            nn.BatchNorm2d(6 * width), nn.ReLU6(), nn.Conv2d(6 * width, width, 1, bias=False),
-            nn.BatchNorm2d(width)) for _ in range(blocks)])
-        self.last = nn.Linear(width, 5)
-
-    def forward(self, x, target):
-        x = self.first(x)
-        for block in self.blocks:
-            x = x + block(x)
-        return F.cross_entropy(self.last(x.mean((2, 3))), target)
-
-
-class Siamese(nn.Module):
-    """One network on two inputs: every weight is used twice."""
-
-    def __init__(self):
-        super().__init__()
-        self.net = nn.Sequential(conv(3, 8), conv(8, 8), nn.Flatten(), nn.Linear(8 * 256, 16))
-
-    def forward(self, x, target):
-        return (self.net(x) - self.net(x.flip(0))).square().mean()
-
-
-class Across(nn.Module):
-    """Queries of one sequence, keys and values of another one, and gated layers behind."""
-
-    def __init__(self, width=32, words=31):
-        super().__init__()
-        self.embedding = nn.Embedding(words, width)
-        self.layers = nn.ModuleList([nn.ModuleList([
-            nn.Linear(width, width), nn.Linear(width, 2 * width), nn.LayerNorm(width),
-            nn.Linear(width, 8 * width), nn.Linear(4 * width, width)]) for _ in range(2)])
-
-    def forward(self, tokens, target):
-        x, other = self.embedding(tokens), self.embedding(target)
-        for query, both, norm, wide, narrow in self.layers:
-            key, value = both(other).chunk(2, -1)
-            x = x + F.scaled_dot_product_attention(query(norm(x)), key, value)
-            x = x + narrow(F.silu((gate := wide(norm(x)).chunk(2, -1))[0]) * gate[1])
-        return F.linear(x, self.embedding.weight).square().mean()
 
 
 class Deep(nn.Module):
@@ -119,10 +45,6 @@ class Deep(nn.Module):
         for block in self.blocks:
             x = F.relu(x + block(x))
         return x.square().mean()
-
-
-def volumes():
-    return torch.randn(2, 3, 8, 8, 8), torch.randint(0, 2, (2, 8, 8, 8))
 
 
 @pytest.fixture
@@ -181,7 +103,7 @@ def held(code, late):
 
 def check(module, inputs, read_code):
     plan = mt.plan(module, inputs, None, overhead=None, time_limit=0.5, costs="reference")
-    mt.compile(module, plan=plan)(*inputs).backward()
+    mt.compile(module, plan=plan)(*inputs)  # reads both halves' code
     shown = timeline(plan.graph, plan.schedule, "live")
     assert set(plan.schedule.recomputed())
     # Copies of weights in another layout, and buffers for what is never read, as of statistics.
@@ -241,8 +163,7 @@ def test_steps_with_such_copies_train_as_the_module_does(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("net,inputs", [
-    (Pixels, pictures), (U, pictures), (lambda: U(3), volumes), (Inverted, images),
-    (Siamese, images), (Across, sentences), (Deep, images),
+    *HELD_OUT.values(), (Pixels, pictures), (U, pictures), (Deep, images),
     (lambda: Attention(words=400), lambda: sentences(words=400)),
     (lambda: Inverted(16, 5), images), (lambda: Deep(16, 8), images)])
 def test_code_of_every_kind_of_network_holds_what_its_plan_holds(net, inputs, read_code):
