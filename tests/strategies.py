@@ -282,7 +282,7 @@ def live_graph(rng: random.Random, num_ops: int = 10) -> Graph:
         ops.append(Op.of("n%d" % index, "node", tuple(inputs), (index,), index >= forward,
                          not_recomputable_because="" if index < forward else "backward",
                          time_s=float(rng.randint(0, 9))))
-    return Graph(tuple(tensors), tuple(ops), (num_ops - 1,), name="live", pools="live")
+    return Graph(tuple(tensors), tuple(ops), (num_ops - 1,), name="live", pools="units")
 
 
 # ---------------------------------------------------------------------- hypothesis strategies

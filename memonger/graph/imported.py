@@ -222,7 +222,7 @@ def single_output_graph(names: Sequence[str], sizes: Sequence[int], costs: Seque
                       is_backward=not forward[i],
                       not_recomputable_because="" if forward[i] else "a backward node",
                       time_s=float(costs[i])) for i in range(len(names)))
-    graph = Graph(tensors, ops, (), name=name, pools="live")
+    graph = Graph(tensors, ops, (), name=name, pools="units")
     try:
         graph.check()
     except (TypeError, ValueError) as error:

@@ -13,7 +13,7 @@ def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
     """What ``Graph.to_dict`` made with an earlier schema, as it makes it now.
 
     Schema 2: an op has the fields of its first implementation and names the others "alternatives";
-    a tensor is "pooled" or not.
+    a tensor is "pooled" or not. Pools in units of other planners may be called "live".
 
     Raises ValueError if the schema is newer.
     """
@@ -21,6 +21,8 @@ def upgraded(data: Mapping[str, Any]) -> Mapping[str, Any]:
     if schema not in (2, SCHEMA):
         raise ValueError("it has schema %r, and this memonger reads schemas 2 to %d"
                          % (schema, SCHEMA))
+    if data.get("pools") == "live":
+        data = {**data, "pools": "units"}
     if schema == SCHEMA:
         return data
     return {**data, "ops": [_op(op) for op in data["ops"]],

@@ -48,7 +48,7 @@ class Graph:
     variants: Tuple[Variant, ...] = ()
     name: str = ""
     #: Who hands out memory. "allocator": each value has its own while it is alive, as with
-    #: PyTorch's allocator; what counts is the peak of live bytes. "live": the same in units of
+    #: PyTorch's allocator; what counts is the peak of live bytes. "units": the same in units of
     #: other planners. MXNet's values share buffers: "executor" has one pool for the step,
     #: "cached_op" one for forward and one for backward.
     pools: str = "allocator"
@@ -97,7 +97,7 @@ class Graph:
     @property
     def own_units(self) -> bool:
         """Whether sizes and times are in units of the graph's file, not in bytes and seconds."""
-        return self.pools == "live"
+        return self.pools == "units"
 
     def format_size(self, size_bytes: float) -> str:
         """A size of this graph for people.
@@ -216,7 +216,7 @@ class Graph:
             raise ValueError("an op has no implementation")
         check_types(option for part in parts for option in part.inplace)
         every_op, every_tensor = range(len(self.ops)), range(len(self.tensors))
-        if self.pools not in ("allocator", "live", "executor", "cached_op"):
+        if self.pools not in ("allocator", "units", "executor", "cached_op"):
             raise ValueError("%r pools are not known" % self.pools)
         if self.pools == "cached_op" and len(self.phases) > 2:
             raise ValueError("a CachedOp has one forward and one backward pass, not %s; plan the "

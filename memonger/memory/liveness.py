@@ -172,7 +172,7 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
                                            number in read or held[number] > 0)
                           for number, value in enumerate(values)), tuple(held),
         tuple(value in own_buffer for value in range(len(values))),
-        count_ignored=cached, rounding=1 if graph.pools in ("cached_op", "live") else 4)
+        count_ignored=cached, rounding=1 if graph.pools in ("cached_op", "units") else 4)
 
 
 def _needs_no_memory(graph: Graph, tensor: int, clone: int, needed: bool) -> bool:

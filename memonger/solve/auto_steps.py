@@ -96,7 +96,7 @@ class Run:
         if not has_programs(options) or groups > INTEGER_GROUPS:
             most = 0
         # Graphs with live storage are compared with proven optima, tiny ones are quickly proven.
-        target_gap = 0.0 if graph.pools == "live" or tiny else \
+        target_gap = 0.0 if graph.pools == "units" or tiny else \
             TARGET_GAP if small else TARGET_GAP_LARGE
         programs = Programs(
             board, max_checks=max(1, int(checks * options.effort)),

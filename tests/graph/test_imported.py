@@ -40,7 +40,8 @@ def test_errors_say_that_nodes_count_from_0(text):
 
 def test_text_form():
     graph = parse_graph(TEXT, "chain")
-    assert graph.name == "chain" and graph.pools == "live"
+    assert graph.name == "chain" and graph.pools == "units"
+    assert Graph.from_dict({**graph.to_dict(), "pools": "live"}) == graph  # as older files say
     assert [t.size_bytes for t in graph.tensors] == [10, 20, 5]
     assert [op.time_s for op in graph.ops] == [1, 2, 3]
     assert [op.inputs for op in graph.ops] == [(), (0,), (1,)]

@@ -127,7 +127,7 @@ def test_a_second_run_of_an_output_lies_in_the_pool_of_a_cached_op():
 
 
 def test_a_step_holds_inputs_and_outputs_where_nothing_works_in_place():
-    found = plan(chain(1, 2, 3, 1, pools="live"), "live")
+    found = plan(chain(1, 2, 3, 1, pools="units"), "live")
     assert (found.pool_bytes, found.step_of_peak, found.buffer_of) == (20, 2, ())
 
 

@@ -1,9 +1,9 @@
 """Method "brute": try everything. The oracle for graphs of a dozen ops.
 
-Where live units count (``graph.pools == "live"``) it is a shortest path over (ops done, values
-alive), which covers every schedule that runs forward ops again in backward only. On MXNet graphs it
-evaluates all decisions of the native search, so it is the optimum of that class under the storage
-model asked for.
+Where units of other planners count (``graph.pools == "units"``) it is a shortest path over (ops
+done, values alive), which covers every schedule that runs forward ops again in backward only. On
+MXNet graphs it evaluates all decisions of the native search, so it is the optimum of that class
+under the storage model asked for.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
     InputError
         If the graph is too large.
     """
-    if graph.pools == "live" and budget_bytes is not None:
+    if graph.pools == "units" and budget_bytes is not None:
         schedule = _any_schedule(graph, budget_bytes, options)
     else:
         schedule = _all_decisions(graph, budget_bytes, options)

@@ -128,7 +128,7 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
         pools.append(1 if cached and (op.is_backward or again[-1]) else 0)
         seen.add(step.op)
     reads = _Reads(graph, schedule, ops, pools, cached)
-    memory = Memory(len(ops), rounding=1 if graph.pools in ("cached_op", "live") else 4)
+    memory = Memory(len(ops), rounding=1 if graph.pools in ("cached_op", "units") else 4)
     where: Dict[Value, int] = {}
 
     def elements(tensor: int) -> int:

@@ -177,7 +177,7 @@ def test_a_step_that_takes_far_longer_than_predicted_is_told(plan):
 
 
 def test_an_allocator_that_takes_more_than_the_budget_is_told(plan):
-    live = replace(plan, graph=replace(plan.graph, pools="live"), budget_bytes=plan.total_bytes,
+    live = replace(plan, graph=replace(plan.graph, pools="units"), budget_bytes=plan.total_bytes,
                    costs="roofline: this CPU")
     measured = Measurement(plan.total_bytes + 1, 0.01, (0.01,), "cpu")
     found = measurement_table(measured, predicted=live, holder="allocator")

@@ -19,7 +19,7 @@ from memonger.solve.imported import plan_graph
 from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Forward values of 100 bytes, each of which takes a second to make again: 1200 bytes in all.
-GRAPH = replace(chain((100,) * 10, (1.0,) * 10), pools="live")
+GRAPH = replace(chain((100,) * 10, (1.0,) * 10), pools="units")
 
 
 def stated(curve: Dict[int, float]):

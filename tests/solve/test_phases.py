@@ -66,7 +66,7 @@ def test_budgets_of_deep_cuts_are_met_near_the_bound(order):
 def test_small_graphs_cost_no_less_than_the_optimum(seed, method, order):
     rng = random.Random(seed)
     parts = [random_graph(100 * seed + n, False, rng.randint(2, 3)) for n in range(2)]
-    graph = replace(laid(parts, order), pools="live")
+    graph = replace(laid(parts, order), pools="units")
     whole = plan_storage(graph, expand(graph, {}), "live").pool_bytes
     budget = int(rng.choice((0.6, 0.8)) * whole)
     best = brute.solve(graph, budget, Options(storage="live"))

@@ -224,7 +224,7 @@ def small_case(seed: int) -> Tuple[Graph, List[int]]:
 
 
 def storage_of(graph: Graph) -> str:
-    return "live" if graph.pools == "live" else "best"
+    return "live" if graph.pools == "units" else "best"
 
 
 def compare_with_exhaustive_search(seed: int, methods=("auto", "milp")) -> int:

@@ -38,8 +38,8 @@ from .native import NativeSearch, Poll
 _STEPS_700_OPS = 12e6
 #: Smaller graphs get the work of this many ops.
 LEAST_OPS = 350
-#: The same of graphs whose live bytes count: their plans are compared with proven optima.
-_LEAST_OPS_LIVE = 2800
+#: The same of graphs in units of other planners: their plans are compared with proven optima.
+_LEAST_OPS_UNITS = 2800
 #: The share of the work that finds plans for easy budgets.
 FIRST_SHARE = 0.4
 #: Work for the least memory, as a multiple of a search for one budget: it tries several.
@@ -76,7 +76,7 @@ def work_for(graph: Graph, time_limit_s: float = USUAL_TIME_LIMIT_S) -> int:
 
 def least_ops(graph: Graph) -> int:
     """Graphs of fewer ops get the work of so many."""
-    return _LEAST_OPS_LIVE if graph.pools == "live" else LEAST_OPS
+    return _LEAST_OPS_UNITS if graph.pools == "units" else LEAST_OPS
 
 
 def first_search_s(graph: Graph) -> float:

@@ -44,7 +44,7 @@ class NativeSearch:
         self._without = sum(bit for name, bit in PARTS.items() if name in options.without)
         integers, times = flat_problem(graph, options, self.allowed_variants)
         # Without in-place options the simulator's own peak is exact.
-        own = options.storage == "live" and graph.pools == "live"
+        own = options.storage == "live" and graph.pools == "units"
         self._handle = self._library.memonger_search_create(
             (ctypes.c_int64 * len(integers))(*integers), len(integers),
             (ctypes.c_double * len(times))(*times), len(times),
