@@ -25,7 +25,7 @@ import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
 from memonger.graph.schedule import expand
 from memonger.plans.consistency import contradictions
-from memonger.torch.step import inductor, planning
+from memonger.torch.step import backend, inductor, planning
 from memonger.torch.step.request import Request
 
 
@@ -54,6 +54,32 @@ def test_the_budget_is_kept_and_training_is_that_of_the_unplanned_module(net, in
     module.zero_grad()
     measured = mt.measure(planned, x, 1)
     assert measured.peak_bytes <= plan.budget_bytes - sum(plan.fixed_bytes.values())
+
+
+class Softplus(torch.nn.Module):
+    """Of a sum, as state-space models take it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)
+        self.bias = torch.nn.Parameter(torch.zeros(64))
+
+    def forward(self, x):
+        y = torch.nn.functional.softplus(self.first(x) + self.bias)
+        return self.second(torch.tanh(y) * y).mean(0)
+
+
+def test_what_forward_needs_is_of_forward_whatever_its_mark(monkeypatch):
+    def mark(joint):
+        """As PyTorch 2.14 marks it by itself."""
+        adds = joint.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)
+        adds[0].meta["partitioner_tag"] = "is_backward"
+
+    monkeypatch.setattr(backend, "mark_layouts", mark)
+    graph = mt.plan(Softplus(), torch.randn(64, 64)).graph
+    output = next(op for op in graph.ops if set(op.outputs) & set(graph.outputs))
+    assert not output.is_backward
+    assert not any(op.is_backward for op in graph.ops[:graph.ops.index(output)])
 
 
 def test_code_has_as_many_clones_as_the_plan():

@@ -174,10 +174,11 @@ class _Reader:
         return views
 
     def _late(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
-        """What runs in backward: it was traced there, or depends on a gradient.
+        """What runs in backward: what depends on a gradient, or was traced there and is not needed
+        by forward.
 
-        What PyTorch gives no mark, as inside an ``autograd.Function``, was traced there where
-        forward does not need it.
+        PyTorch marks some values of forward as of backward, as of a sum that softplus is taken of,
+        and others not at all, as inside an ``autograd.Function``.
         """
         late: Set[fx.Node] = set()
         needed = self._needed(nodes)
@@ -185,10 +186,9 @@ class _Reader:
             if node.op == "placeholder":
                 if private_joint.is_tangent(node):
                     late.add(node)
-            elif private_joint.is_backward(node) \
-                    or any(i in late for i in node.all_input_nodes) \
-                    or node.op != "get_attr" and node not in needed \
-                    and not private_joint.is_forward(node):
+            elif any(i in late for i in node.all_input_nodes) or node not in needed and (
+                    private_joint.is_backward(node)
+                    or node.op != "get_attr" and not private_joint.is_forward(node)):
                 late.add(node)
         return late
 
