@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.graph import GraphLowering
 from torch_nets import (
     Attention,
@@ -139,6 +140,31 @@ def test_convolutions_that_run_again_leave_the_layouts_of_gradients_alone():
         assert one.stride() == other.stride()
         # PyTorch 2.15 vectorizes loops that are fused otherwise with other last bits.
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+
+
+class Windows(torch.nn.Module):
+    """Filters of one channel, for whose gradients with channels last oneDNN has no kernel."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(
+            torch.nn.Conv2d(16, 16, 7, padding=3, groups=16) for _ in range(5))
+
+    def forward(self, x):
+        for layer in self.layers:
+            y = layer(x)
+            x = torch.tanh(y) * torch.sigmoid(y)
+        return x.mean((2, 3))
+
+
+def test_gradients_of_large_filters_keep_their_layouts(monkeypatch):
+    # Memory is that of the code around the kernels.
+    monkeypatch.setattr(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *_: None)
+    planned, x = mt.compile(Windows(), "75%", costs="reference"), torch.randn(4, 16, 24, 24)
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        planned(x).sum().backward()  # refused if not
+    [plan] = mt.plans(planned)
+    assert any("convolution" in plan.graph.ops[op].name for op in plan.schedule.recomputed())
 
 
 def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):

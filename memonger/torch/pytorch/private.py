@@ -19,6 +19,7 @@ import torch.fx as fx
 from . import private_scheduler
 from .private_joint import Modules, copied, is_backward
 from .private_ops import arranges_convolutions
+from .sizes import hint
 
 try:
     from torch._dynamo.backends.common import aot_autograd
@@ -113,18 +114,21 @@ def _has_no_layouts_unplanned(backward: fx.GraphModule) -> bool:
 
     It arranges a graph for the convolutions in it, from 2.15 on for their gradients, too. So it
     is asked about this graph without those that run again: gradients would be rounded otherwise
-    for their sake. Where a filter has one channel they may: without that arrangement its gradient
-    copies what it reads.
+    for their sake. Where filters have one channel they may: without that arrangement their
+    gradients copy what they read. Not if one of these has no kernel of its own: that of larger
+    filters fills blocks of 256 numbers for each of the filter's, only with that arrangement.
     """
     unplanned = copied(backward)
     for node in unplanned.graph.find_nodes(op="call_function",
                                            target=torch.ops.aten.convolution.default):
         if not is_backward(node):
             node.target = torch.ops.aten.clone.default
-    gradients = backward.graph.find_nodes(
-        op="call_function", target=torch.ops.aten.convolution_backward.default)
-    return not arranges_convolutions(unplanned) and all(
-        node.args[2].meta["val"].shape[1] != 1 for node in gradients)
+    pairs = [[node.args[place].meta["val"].shape for place in (1, 2)]
+             for node in backward.graph.find_nodes(
+                 op="call_function", target=torch.ops.aten.convolution_backward.default)]
+    have_kernels = [all(hint(n) <= min(3, hint(most)) for n, most in zip(filters[2:], pictures[2:]))
+                    for pictures, filters in pairs if filters[1] == 1]
+    return not arranges_convolutions(unplanned) and not (have_kernels and all(have_kernels))
 
 
 class Partitioner(CustomPartitionerFn):
