@@ -17,6 +17,9 @@ Code = TypeVar("Code")
 #: Where code takes more than the budget it is planned again, once for each of these: for this share
 #: of what the measurement leaves.
 MARGINS = (0.99, 0.93)
+#: A smallest plan above the budget is tried up to so many times the budget: nobody said that there
+#: is memory for more.
+_TRIED_ABOVE = 1.5
 
 
 def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
@@ -29,7 +32,9 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
     ----------
     make : callable
         From the most bytes for pools, by fingerprint of the graph, to code and its plan; None where
-        nothing is planned. It raises InfeasibleBudget where no plan takes so little.
+        nothing is planned. It raises InfeasibleBudget where no plan takes so little. Then the
+        smallest plan is tried, unless it is far above the budget: its code may take less than it
+        says, and what that takes is what a refusal names.
     used_bytes : callable
         From code and its plan to the bytes that a step takes for its pool; None where it cannot be
         tried.
@@ -43,13 +48,15 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
     InfeasibleBudget
         If the code of all plans takes more.
     """
-    code, plan = make({})
-    least_bytes, is_smallest = 0, False
-    for margin in (*MARGINS, None):
+    code, plan, refusal = _smallest_at_least(make, {})
+    least_bytes = 0
+    for margin in (*MARGINS, 0.0, None):
         if plan is None or plan.budget_bytes is None:
             return code, plan
         budget, used = plan.budget_bytes, used_bytes(code, plan)
         if used is None:
+            if refusal is not None:
+                raise refusal
             return code, plan
         measured = replace(plan, planned=replace(
             plan.planned, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes))
@@ -62,25 +69,42 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
             return code, _of_what_it_takes(measured, share)
         least_bytes = min(least_bytes or used, used)
         is_given = given is not None and given.graph.fingerprint == plan.graph.fingerprint
-        if margin is None or is_smallest or is_given:
+        if margin is None or refusal is not None or is_given:
             break
         # What the code takes beyond the prediction is taken off the next budget.
-        fingerprint = plan.graph.fingerprint
         most = int(min(predicted, left) * left / used * margin)
         try:
-            code, plan = make({fingerprint: most})
-        except InfeasibleBudget as error:
-            smallest_bytes = getattr(error.best_plan, "pool_bytes", 0)
-            if not 0 < smallest_bytes < predicted:
-                break
-            (code, plan), is_smallest = make({fingerprint: smallest_bytes}), True
+            code, plan, refusal = _smallest_at_least(
+                make, {plan.graph.fingerprint: max(most, 1)}, predicted)
+        except InfeasibleBudget:
+            break
     total_bytes = least_bytes + outside_bytes
     raise InfeasibleBudget(
         "the compiled code takes %s where the plan says %s, above the budget of %s; %s%s" % (
             *format_distinct(total_bytes, predicted + outside_bytes, budget),
             "plan again for %d bytes" % (budget * budget // total_bytes) if is_given else
             "ask for at least the first", advice),
-        budget, total_bytes, best_plan=measured)
+        budget, total_bytes, best_plan=measured) from refusal
+
+
+def _smallest_at_least(
+        make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]], most: Mapping[str, int],
+        tried_bytes: Optional[int] = None
+) -> Tuple[Code, Optional[Plan], Optional[InfeasibleBudget]]:
+    """Code and plan for so many bytes, or those of the smallest plan with what refused the bytes.
+
+    Raises that where the smallest plan takes no less than one that was tried, or far more than the
+    budget.
+    """
+    try:
+        return (*make(most), None)
+    except InfeasibleBudget as error:
+        smallest = error.best_plan
+        if not isinstance(smallest, Plan) or not smallest.pool_bytes or (
+                smallest.total_bytes > _TRIED_ABOVE * error.budget_bytes if tried_bytes is None
+                else smallest.pool_bytes >= tried_bytes):
+            raise
+        return (*make({smallest.graph.fingerprint: smallest.pool_bytes}), error)
 
 
 def _of_what_it_takes(plan: Plan, share: float) -> Plan:

@@ -29,7 +29,8 @@ class Compiler:
         self.allowed.append(most_bytes.get(FINGERPRINT))
         plan = self._of(self.allowed[-1] or 1000)
         if plan.pool_bytes < self.smallest:
-            raise InfeasibleBudget("no plan", 0, 0, best_plan=self._of(self.smallest))
+            raise InfeasibleBudget("no plan", self.plan.budget_bytes, self.smallest + 100,
+                                   best_plan=self._of(self.smallest))
         return "code %d" % len(self.allowed), plan
 
     def _of(self, pool_bytes) -> Plan:
@@ -60,12 +61,11 @@ def test_what_code_takes_beyond_its_plan_is_taken_off_the_next_budget():
 
 
 def test_after_the_last_try_the_least_that_code_took_is_named():
-    compiler = Compiler(1500, 1200, 1300)
+    compiler = Compiler(1500, 1200, 1300, None, 1400, smallest=100)
     with pytest.raises(InfeasibleBudget, match="ask for at least the first, or ask me") as refused:
         compiler.within_budget(advice=", or ask me")
-    assert len(compiler.allowed) == 1 + len(MARGINS)
+    assert len(compiler.allowed) == 1 + len(MARGINS) + 2 and compiler.allowed[-1] == 100
     assert (refused.value.minimum_bytes, refused.value.budget_bytes) == (1300, 1100)
-    assert refused.value.best_plan.pool_bytes == 1300
 
 
 def test_where_no_plan_fits_what_is_left_the_smallest_is_the_last_try():
@@ -76,6 +76,25 @@ def test_where_no_plan_fits_what_is_left_the_smallest_is_the_last_try():
         Compiler(5000, None, 1001, smallest=700).within_budget()
     with pytest.raises(InfeasibleBudget):  # the first plan was the smallest
         Compiler(5000, smallest=1000).within_budget()
+
+
+def test_where_no_plan_fits_the_smallest_is_tried_and_a_refusal_names_what_it_takes():
+    fits = Compiler(None, 990, smallest=1200)
+    assert fits.within_budget()[1].planned == Footprint(990, OUTSIDE, 1200)
+    compiler = Compiler(None, 1500, smallest=1200)
+    with pytest.raises(InfeasibleBudget) as refused:
+        compiler.within_budget()
+    named = refused.value.minimum_bytes
+    assert named == 1600 and compiler.allowed == [None, 1200]
+    # Asked for, it is taken, even where the code of plans that say less takes more.
+    asked = Compiler(1900, 1800, 1700, None, 1500, smallest=100, budget_bytes=named)
+    assert asked.within_budget()[1].total_bytes == named
+    with pytest.raises(InfeasibleBudget, match="no plan"):  # nothing can be tried
+        Compiler(None, None, smallest=1200).within_budget()
+    far = Compiler(smallest=1600)
+    with pytest.raises(InfeasibleBudget, match="no plan"):
+        far.within_budget()
+    assert far.allowed == [None]
 
 
 def test_a_plan_that_was_given_is_not_made_again():
