@@ -99,11 +99,15 @@ def steps_of_stand_ins() -> Iterator[None]:
             registered.update(before)
 
 
+def known_sizes(shapes: Any) -> Mapping[Any, Any]:
+    """The value of each symbol of an environment of shapes in the traced example."""
+    return shapes.backed_var_to_val if hasattr(shapes, "backed_var_to_val") else shapes.var_to_val
+
+
 def most(size: torch.SymInt) -> Optional[int]:
     """The most that a size can be which depends on values; None where that is not known."""
     shapes = size.node.shape_env
-    known = shapes.backed_var_to_val if hasattr(shapes, "backed_var_to_val") else shapes.var_to_val
-    bound = shapes.bound_sympy(size.node.expr.xreplace(dict(known))).upper
+    bound = shapes.bound_sympy(size.node.expr.xreplace(dict(known_sizes(shapes)))).upper
     return int(bound) if bound.is_Integer and bound < _UNBOUNDED else None
 
 

@@ -8,6 +8,8 @@ import torch
 import torch.fx as fx
 from torch._dynamo.symbolic_convert import TensorifyState
 
+from .private_ops import known_sizes
+
 
 def evaluated(size: torch.SymInt, values: Optional[Mapping[Any, int]]) -> int:
     """A symbolic size with these values of its symbols; without any that of the example inputs."""
@@ -33,7 +35,7 @@ def compiling_again(fakes: Sequence[Any]) -> Iterator[List[Any]]:
     # Else numbers for which Dynamo has put constants would ask it to begin again.
     constants = TensorifyState.force_specializations
     known = set(constants)
-    constants.update(map(str, getattr(shapes, "backed_var_to_val", None) or shapes.var_to_val))
+    constants.update(map(str, known_sizes(shapes)))
     shapes.frozen = False
     try:
         with torch._guards.tracing(torch._guards.TracingContext(mode)):
