@@ -12,6 +12,7 @@ import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, InputError, UnitError
 from memonger.torch.pytorch import private_copies, private_ops
 from memonger.torch.pytorch.allocations import peak_bytes
+from memonger.torch.step import planning
 from memonger.torch.times.link import link_bytes_per_s, measured_bytes_per_s
 
 CASES = [(Convolutions, images, "80%"), (Attention, sentences, "85%")]
@@ -107,6 +108,19 @@ def test_copies_beside_kernels_cost_a_fraction_of_recomputation():
     assert plan.bound <= plan.overhead
     assert plan.total_bytes <= plan.budget_bytes == alone.budget_bytes
     assert plan.baseline_total_bytes == alone.baseline_total_bytes
+
+
+def test_a_step_without_moves_is_not_planned_where_it_is_proven_dearer(monkeypatch):
+    planned, plan_of = [], planning.plan_of
+    monkeypatch.setattr(planning, "plan_of", lambda network: planned.append(
+        bool(network.captured.moves)) or plan_of(network))
+    with torch.device("meta"):
+        module, x = Layers(), torch.empty(4096, 1024)
+    mt.plan(module, (x,), "50%", "eager", costs="reference", host="16GB", link="15GB/s")
+    assert planned == [True]
+    planned.clear()
+    mt.plan(module, (x,), "50%", "eager", costs="reference", host="16GB", link="1MB/s")
+    assert planned[:2] == [True, False]
 
 
 @pytest.mark.parametrize("host", [0, 3 * 4096 * 1024 * 4])

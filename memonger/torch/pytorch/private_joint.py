@@ -16,6 +16,7 @@ from .private_ops import written_arguments
 try:
     from torch._functorch import partitioners
     from torch._functorch.compile_utils import fx_graph_cse
+    from torch.fx._lazy_graph_module import _LazyGraphModule
 except ImportError:  # another PyTorch than those tested: versions.py finds out before others do
     pass
 
@@ -221,8 +222,11 @@ def _undrawn() -> Iterator[None]:
 
 
 def copied(joint: fx.GraphModule) -> fx.GraphModule:
-    """A joint graph that a partitioner may change; nodes keep their names."""
+    """A joint graph that a partitioner may change; nodes keep their names.
+
+    Code is written for it when it runs.
+    """
     graph = fx.Graph()
     made = graph.output(graph.graph_copy(joint.graph, {}))
     made.meta = dict(joint.graph.output_node().meta)
-    return fx.GraphModule(joint, graph)
+    return _LazyGraphModule(joint, graph)

@@ -15,7 +15,7 @@ from ...planning.searches import plan_network
 from ...planning.sweeping import at_knee
 from ...plans.footprint import Footprint
 from ...plans.plan import Plan, Status
-from ...solve.mip.bounds import free_bound
+from ...solve.mip.bounds import free_bound, overhead_bound
 from ...util.errors import InfeasibleBudget, PlanMismatch
 from ...util.units import KNEE, format_bytes, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
@@ -24,6 +24,8 @@ from .network import TracedNetwork
 from .request import Request
 
 logger = logging.getLogger("memonger.torch")
+#: Linear programs that may prove that a network is not worth a search.
+_ROUNDS = 3
 
 
 def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
@@ -47,6 +49,8 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
     if given is not None:
         networks = _those_of(given, networks)[:1] or [
             networks[0] if given.schedule.variants else networks[-1]]
+    elif not networks[0].captured.moves:  # none of its values is worth one
+        networks = networks[-1:]
     made: List[Plan] = []
     refused: List[InfeasibleBudget] = []
 
@@ -57,6 +61,8 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
             refused.append(error)
 
     for network in networks:
+        if made and _is_dearer(network, made[-1]):
+            continue
         attempt(network, **({} if network.captured.moves else {"host_budget_bytes": None}))
         if made and request.budget is not None and made[-1].overhead <= 0:
             break
@@ -66,6 +72,17 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
     if not made:
         raise min(refused, key=lambda error: error.minimum_bytes)
     return min(made, key=partial(_price, request))
+
+
+def _is_dearer(network: TracedNetwork, plan: Plan) -> bool:
+    """Whether linear programs prove that no plan of a network costs less time than this one."""
+    request, graph = network.request, network.graph
+    if request.budget is None or request.budget == KNEE or request.in_flight > 1 \
+            or network.captured.moves:
+        return False
+    allowed = network.pool_within(parse_budget(request.budget, network.unplanned.total_bytes))
+    bound = overhead_bound(graph, allowed.pool_bytes, rounds=_ROUNDS)
+    return bound.extra_s >= plan.overhead * graph.time_s
 
 
 def first_plan(forms: Iterable[Sequence[TracedNetwork]]) -> Tuple[TracedNetwork, Plan]:
