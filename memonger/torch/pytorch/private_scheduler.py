@@ -10,7 +10,19 @@ import contextlib
 import copy
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 from weakref import WeakKeyDictionary
 
 import torch.fx as fx
@@ -148,6 +160,8 @@ class PlannedOrder(CustomSchedulerPass):
         if bool(mine) != bool(others):
             read = {dependency.name for dependency in other.unmet_dependencies}
             return not read.isdisjoint(one.get_buffer_names())
+        if not self._comes_between(one, other):
+            return False
         steps = mine | others
         if len(steps) < 2:
             return True
@@ -169,6 +183,24 @@ class PlannedOrder(CustomSchedulerPass):
                     add(step + 1, last, bytes_)
         now = self.held.live_bytes[first:last + 1]
         return max(map(sum, zip(now, more))) <= max(now)
+
+    def _comes_between(self, one: Any, other: Any) -> bool:
+        """Whether one kernel can be where all it reads is made, and all that reads it yet to come.
+
+        Otherwise others leave their places for it.
+        """
+        scheduler, parts = one.scheduler, {*one.get_nodes(), *other.get_nodes()}
+
+        def places(kernels: Iterable[Any]) -> List[int]:
+            now = {scheduler.name_to_fused_node[part.get_name()] for part in kernels
+                   if part not in parts and part.get_name() in scheduler.name_to_fused_node}
+            return [max(steps) for steps in map(self._of, now) if steps]
+
+        made = places(scheduler.name_to_buf[dependency.name].defining_op for part in parts
+                      for dependency in part.unmet_dependencies)
+        read = places(user.node for part in parts for buffer in part.get_outputs()
+                      for user in buffer.users)
+        return max(made, default=-1) <= min(read, default=len(self.held.live_bytes))
 
     def _of(self, node: Any) -> Set[int]:
         """The steps whose values a kernel writes."""

@@ -88,15 +88,23 @@ def _is_dearer(network: TracedNetwork, plan: Plan) -> bool:
 def first_plan(forms: Iterable[Sequence[TracedNetwork]]) -> Tuple[TracedNetwork, Plan]:
     """The best plan of the first form of a step that has one, with the network that it is for.
 
-    The form that a given plan is for comes before others.
+    The form that a given plan is for comes before others. Where the least memory is asked for, the
+    best plan of all forms.
     """
+    made: List[Tuple[TracedNetwork, Plan]] = []
     refused: List[InfeasibleBudget] = []
     for networks in _given_first(forms):
+        request = networks[0].request
         try:
             plan = best_plan(networks)
-            return _those_of(plan, networks)[0], plan
         except InfeasibleBudget as error:
             refused.append(error)
+            continue
+        made.append((_those_of(plan, networks)[0], plan))
+        if request.plan is not None or request.budget is not None:
+            break
+    if made:
+        return min(made, key=lambda item: _price(item[0].request, item[1]))
     raise min(refused, key=lambda error: error.minimum_bytes)
 
 
