@@ -83,6 +83,13 @@ def test_what_forward_needs_is_of_forward_whatever_its_mark(monkeypatch):
     assert not any(op.is_backward for op in graph.ops[:graph.ops.index(output)])
 
 
+def test_copies_of_gradients_are_of_backward():
+    graph = mt.plan(torch.nn.Conv2d(3, 8, 3), torch.randn(2, 3, 16, 16)).graph
+    given = {t for t, tensor in enumerate(graph.tensors) if tensor.category == "head_gradient"}
+    readers = [op for op in graph.ops if given & set(op.inputs)]
+    assert "copy" in {op.kind for op in readers} and all(op.is_backward for op in readers)
+
+
 def test_code_has_as_many_clones_as_the_plan():
     """PyTorch's own split computes nothing more than once again."""
     module, x = Convolutions(), images()

@@ -321,6 +321,7 @@ class _Reader:
             self.copies[tensor] = self._new((_COPY - tensor, self.sizes[tensor]), op, label,
                                             "activation", None)
             self._add(None, [], Op.of(label, "copy", (tensor,), (self.copies[tensor],),
+                                      source.category == TANGENT,
                                       not_recomputable_because="Inductor copies once"))
         return self.copies[tensor]
 
