@@ -20,9 +20,10 @@ def graph(tmp_path):
 
 @pytest.fixture
 def without(monkeypatch):
-    """Makes imports of a package fail as where it is not installed."""
+    """Makes imports of a package fail as where it is not installed, in what was loaded as well."""
     def remove(name):
-        for module in [m for m in sys.modules if m.split(".")[0] == name]:
+        for module in [m for m in sys.modules if m.split(".")[0] in (name, "benchmarks")
+                       or m.startswith("memonger.torch")]:
             monkeypatch.delitem(sys.modules, module)
         monkeypatch.setitem(sys.modules, name, None)
     return remove
