@@ -291,6 +291,18 @@ def test_another_plan_is_another_entry_in_compile_caches():
                 inductor.cache_key(Request("50%", measured_s={"add": 1.0}), {})}) == 5
 
 
+def test_code_of_other_sources_is_another_entry_in_compile_caches(monkeypatch):
+    plan = mt.plan(Attention(), sentences(), "90%", costs="reference", time_limit=1)
+
+    def named():
+        [order] = [each for each in inductor.in_order(plan).values() if each is not False]
+        return order.uuid()
+    before = named()
+    assert named() == before
+    monkeypatch.setattr(inductor, "_sources", lambda: b"others")
+    assert named() != before
+
+
 def test_code_of_a_plan_is_found_in_inductors_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     module, x = Attention(), sentences()

@@ -77,7 +77,7 @@ def in_order(plan: Plan) -> Dict[str, Any]:
             end[block] = made[value].step  # which writes over what was there
     name = repr((plan.graph.fingerprint, plan.schedule)).encode()
     return private_scheduler.in_order(private_scheduler.Held(
-        shown.live_bytes, values, hashlib.sha256(name).hexdigest()))
+        shown.live_bytes, values, hashlib.sha256(_sources() + name).hexdigest()))
 
 
 def patches(request: Request, partition: Callable[..., private_joint.Modules],
