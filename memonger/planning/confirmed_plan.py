@@ -41,6 +41,7 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
     network = offered(network, request)
     graph, outside_bytes = network.graph, network.outside_bytes
     total_budget = pool_budget = None
+    most_bytes = 0
     if request.budget is not None:
         whole_bytes = network.unplanned.total_bytes
         total_budget = parse_budget(request.budget, whole_bytes)
@@ -49,6 +50,7 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
             graph = network.graph
         allowed = network.pool_within(total_budget)
         pool_budget, outside_bytes = allowed.pool_bytes, allowed.outside_bytes
+        most_bytes = max(total_budget, allowed.total_bytes)
     options = search_options(network, request, outside_bytes)
     record = record_of(network, request)
     logger.info("read %d forward ops, unplanned total %s; op times: %s", graph.num_forward,
@@ -73,7 +75,7 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
             _check_overhead(answer, request)
         with interrupts.deferred():  # the answer would be lost
             made = confirmed(network, answer, total_budget, record, started_s)
-        excess_bytes = 0 if total_budget is None else made.total_bytes - total_budget
+        excess_bytes = 0 if total_budget is None else made.total_bytes - most_bytes
         foreseen = network.is_foreseen and made.pool_bytes == answer.pool_bytes \
             and sum(made.fixed_bytes.values()) <= sum(answer.fixed_bytes.values())
         if excess_bytes <= 0 or foreseen:

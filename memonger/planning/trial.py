@@ -24,9 +24,13 @@ _TRIED_ABOVE = 1.5
 
 def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
                        used_bytes: Callable[[Code, Plan], Optional[int]],
+                       unplanned: Optional[Callable[[], Tuple[Code, Optional[Plan]]]] = None,
                        given: Optional[Plan] = None,
                        advice: str = "") -> Tuple[Code, Optional[Plan]]:
     """Code that keeps its plan's budget, and the plan with the bytes that the code takes.
+
+    Where the code of no plan does, that of the unplanned step may: what it takes is foreseen no
+    better than what plans take.
 
     Parameters
     ----------
@@ -38,6 +42,8 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
     used_bytes : callable
         From code and its plan to the bytes that a step takes for its pool; None where it cannot be
         tried.
+    unplanned : callable, optional
+        Code and plan of the step as it is, to be tried before the budget is refused.
     given : Plan, optional
         A plan that must not be made again.
     advice : str
@@ -46,8 +52,35 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
     Raises
     ------
     InfeasibleBudget
-        If the code of all plans takes more.
+        If all code takes more. It names the least that any took.
     """
+    try:
+        return _planned(make, used_bytes, given, advice)
+    except InfeasibleBudget as error:
+        smallest = error.best_plan
+        if unplanned is None or not isinstance(smallest, Plan) or \
+                smallest.baseline_total_bytes > _TRIED_ABOVE * error.minimum_bytes:
+            raise
+        code, plan = unplanned()
+        used = None if plan is None else used_bytes(code, plan)
+        if plan is None or used is None:
+            raise
+        plan = _measured(plan, used)
+        if plan.total_bytes <= error.budget_bytes:
+            return code, plan
+        if plan.total_bytes >= error.minimum_bytes:
+            raise
+        raise InfeasibleBudget(
+            "no plan takes less than the unplanned code, which takes %s, above the budget of %s; "
+            "ask for at least the first%s" % (
+                *format_distinct(plan.total_bytes, error.budget_bytes), advice),
+            error.budget_bytes, plan.total_bytes, best_plan=plan) from error
+
+
+def _planned(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
+             used_bytes: Callable[[Code, Plan], Optional[int]], given: Optional[Plan],
+             advice: str) -> Tuple[Code, Optional[Plan]]:
+    """Code of a plan that keeps its budget, or a refusal with the least that any took."""
     code, plan, refusal = _smallest_at_least(make, {})
     least_bytes = 0
     for margin in (*MARGINS, 0.0, None):
@@ -58,8 +91,7 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
             if refusal is not None:
                 raise refusal
             return code, plan
-        measured = replace(plan, planned=replace(
-            plan.planned, pool_bytes=used, predicted_pool_bytes=plan.pool_bytes))
+        measured = _measured(plan, used)
         predicted, outside_bytes = plan.pool_bytes, sum(plan.fixed_bytes.values())
         left = budget - outside_bytes
         if used <= left:
@@ -105,6 +137,11 @@ def _smallest_at_least(
                 else smallest.pool_bytes >= tried_bytes):
             raise
         return (*make({smallest.graph.fingerprint: smallest.pool_bytes}), error)
+
+
+def _measured(plan: Plan, used_bytes: int) -> Plan:
+    return replace(plan, planned=replace(
+        plan.planned, pool_bytes=used_bytes, predicted_pool_bytes=plan.pool_bytes))
 
 
 def _of_what_it_takes(plan: Plan, share: float) -> Plan:

@@ -97,6 +97,32 @@ def test_where_no_plan_fits_the_smallest_is_tried_and_a_refusal_names_what_it_ta
     assert far.allowed == [None]
 
 
+@pytest.mark.parametrize("unplanned_bytes, named", [(1000, None), (1150, 1250), (1250, 1300)])
+def test_where_the_code_of_no_plan_fits_the_unplanned_code_is_tried(unplanned_bytes, named):
+    compiler = Compiler(None, 1200, unplanned_bytes, smallest=1200,
+                        unplanned=Footprint(1100, OUTSIDE))
+    unplanned = replace(compiler.plan, method="none", planned=Footprint(1100, OUTSIDE))
+
+    def make():
+        compiler.allowed.append("unplanned")
+        return "code 3", unplanned
+    if named is None:
+        code, plan = compiler.within_budget(unplanned=make)
+        assert code == "code 3" and plan.method == "none"
+        assert plan.planned == Footprint(1000, OUTSIDE, 1100)
+    else:
+        with pytest.raises(InfeasibleBudget) as refused:
+            compiler.within_budget(unplanned=make)
+        assert refused.value.minimum_bytes == named
+    assert compiler.allowed == [None, 1200, "unplanned"]
+
+
+def test_unplanned_code_is_not_tried_where_it_is_foreseen_far_above_all_plans():
+    compiler = Compiler(None, 1200, smallest=1200, unplanned=Footprint(1900, OUTSIDE))
+    with pytest.raises(InfeasibleBudget):
+        compiler.within_budget(unplanned=lambda: pytest.fail("tried"))
+
+
 def test_a_plan_that_was_given_is_not_made_again():
     compiler = Compiler(1250)
     with pytest.raises(InfeasibleBudget, match="plan again for %d bytes" % (1100 ** 2 // 1350)):

@@ -27,6 +27,8 @@ from memonger.errors import InfeasibleBudget
 from memonger.graph.schedule import expand
 from memonger.plans.consistency import contradictions
 from memonger.torch.step import backend, inductor, planning
+from memonger.torch.step.compilation import PlannedGraph
+from memonger.torch.step.network import TracedNetwork
 from memonger.torch.step.request import Request
 
 
@@ -174,6 +176,19 @@ def test_gradients_of_large_filters_keep_their_layouts(monkeypatch):
     assert any("convolution" in plan.graph.ops[op].name for op in plan.schedule.recomputed())
 
 
+def test_inductor_knows_which_inputs_are_parameters(monkeypatch):
+    """Else it keeps transposed weights for backward, and runs products early to be rid of them."""
+    module, x = Convolutions(), images()
+    divide, known = backend.halves, []
+
+    def halves(captured, schedule, mode, inputs, kwargs):
+        known.append(len(kwargs["static_lifetime_input_indices"]))
+        return divide(captured, schedule, mode, inputs, kwargs)
+    monkeypatch.setattr(backend, "halves", halves)
+    mt.compile(module, "100%")(*x)
+    assert set(known) == {len([*module.parameters(), *module.buffers()])}
+
+
 def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
     module, x = Convolutions(), images()
     tried = []
@@ -196,6 +211,40 @@ def test_where_no_plan_fits_what_is_left_the_smallest_is_tried(monkeypatch):
     step(*x)
     smallest = mt.plan(module, x, mode="inductor", overhead=None).planned.pool_by_graph_bytes
     assert mt.plans(step)[-1].planned.pool_by_graph_bytes <= 1.05 * smallest
+
+
+def test_the_smallest_plan_is_tried_where_it_is_for_other_bytes_than_were_asked(monkeypatch):
+    """ResNet-50 in bfloat16 at 80 % was refused by a prediction that no code had been made for."""
+    apply = TracedNetwork.apply
+
+    def smaller(network, plan):
+        made = apply(network, plan)
+        return replace(made, planned=replace(made.planned, pool_bytes=made.pool_bytes - 1))
+    tried = []
+    monkeypatch.setattr(TracedNetwork, "apply", smaller)
+    monkeypatch.setattr(inductor, "trial_bytes", lambda *_: tried.append(10 ** 9) or tried[-1])
+    with pytest.raises(InfeasibleBudget, match="the compiled code takes"):
+        mt.compile(Convolutions(), "60%", costs="reference")(*images())
+    assert tried
+
+
+def test_unplanned_code_is_tried_before_a_refusal(monkeypatch):
+    """VideoMAE's least took what PyTorch's own code takes, which was foreseen to take 17 % more."""
+    module, x = Convolutions(), images()
+    tried = []
+
+    def taken(call, inputs, written):
+        tried.append(graphs[-1].plan.method)
+        return 1 if tried[-1] == "none" else 10 ** 9
+    graphs = []
+    monkeypatch.setattr(backend, "PlannedGraph", lambda *args, **named: graphs.append(
+        PlannedGraph(*args, **named)) or graphs[-1])
+    monkeypatch.setattr(inductor, "trial_bytes", taken)
+    step = mt.compile(module, "90%", costs="reference")
+    step(*x).backward()
+    [plan] = mt.plans(step)
+    assert tried[0] != tried[-1] == "none" and not plan.schedule.recomputed()
+    assert plan.pool_bytes == 1 and plan.overhead == 0
 
 
 def test_a_share_of_all_is_never_refused(monkeypatch):

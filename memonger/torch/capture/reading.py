@@ -13,7 +13,7 @@ from ..pytorch import private_joint, private_ops
 from ..pytorch.allocations import CUDA_GRANULE_BYTES
 from ..pytorch.loss_layer import temporary_bytes
 from ..pytorch.sizes import hint, tensors
-from .captured import BUFFER, PARAMETER, TANGENT, TEMPORARY, Captured
+from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
 from .costs import ROOFLINES, op_times_s, signature
 from .fusion import in_registers, reduces
 from .layouts import has_channels_last, is_arranged
@@ -126,7 +126,8 @@ class _Reader:
         usually_late: Set[str] = set()
         if fused:
             usually_early, usually_late = private_joint.usual_halves(
-                self.joint, self.num_forward_outputs, True)
+                self.joint, self.num_forward_outputs, True,
+                [k for k, category in enumerate(self.categories) if category != INPUT])
             early = self._early(nodes, late, usually_early - usually_late)
             late -= early
             nodes = in_order(nodes, early, late)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import logging
 import os
@@ -312,6 +313,20 @@ def traced_frames(error: BaseException) -> Sequence[traceback.FrameSummary]:
 def is_of_pytorch(path: str) -> bool:
     """Whether a file is one of PyTorch's."""
     return path.startswith(os.path.dirname(torch.__file__) + os.sep)
+
+
+def copied_graph(module: fx.GraphModule) -> fx.GraphModule:
+    """A copy of a Dynamo graph that still says where its inputs come from.
+
+    Without that nobody knows which of them are parameters, and Inductor decides otherwise.
+    """
+    made = copy.deepcopy(module)
+    if hasattr(module, "_param_name_to_source"):
+        made._param_name_to_source = module._param_name_to_source
+        for known, node in zip(module.graph.find_nodes(op="placeholder"),
+                               made.graph.find_nodes(op="placeholder")):
+            node._dynamo_source = known._dynamo_source
+    return made
 
 
 def input_names(module: fx.GraphModule) -> List[str]:

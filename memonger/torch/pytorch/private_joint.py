@@ -194,15 +194,17 @@ def checkpoint_of(node: fx.Node) -> Optional[int]:
     return node.meta.get("ac_graph_id", 0) if partitioners.must_recompute(node) else None
 
 
-def usual_halves(joint: fx.GraphModule, num_forward_outputs: int,
-                 fused: bool) -> List[Set[str]]:
+def usual_halves(joint: fx.GraphModule, num_forward_outputs: int, fused: bool,
+                 parameters: Sequence[int] = ()) -> List[Set[str]]:
     """Names of what PyTorch runs in forward and in backward without a plan.
 
-    That is as the module's own checkpoints say and, under Inductor, as is the least traffic.
+    That is as the module's own checkpoints say and, under Inductor, as is the least traffic, for
+    which these inputs are there anyway.
     """
     divide = min_cut if fused else default_partition
     with _undrawn():
-        halves = divide(copied(joint), (), None, num_fwd_outputs=num_forward_outputs)
+        halves = divide(copied(joint), (), None, num_fwd_outputs=num_forward_outputs,
+                        static_lifetime_input_indices=list(parameters))
     return [{node.name for node in half.graph.nodes if node.op == "call_function"}
             for half in halves]
 

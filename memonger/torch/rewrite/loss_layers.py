@@ -7,7 +7,6 @@ last bits, so plans use it under ``variants="all"`` only.
 """
 from __future__ import annotations
 
-import copy
 import inspect
 import operator
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
@@ -16,6 +15,7 @@ import torch
 import torch.fx as fx
 import torch.nn.functional as F
 
+from ..pytorch import private
 from ..pytorch.loss_layer import linear_cross_entropy
 
 #: Losses, and whether they read logarithms of probabilities.
@@ -39,7 +39,7 @@ def with_chunks(module: fx.GraphModule) -> Optional[fx.GraphModule]:
     """A copy of a Dynamo graph with all its loss layers in chunks; None where it has none."""
     if not any(_loss_layer(node) for node in module.graph.nodes):
         return None
-    module = copy.deepcopy(module)
+    module = private.copied_graph(module)
     for node in list(module.graph.nodes):
         layer = _loss_layer(node)
         if layer is not None:

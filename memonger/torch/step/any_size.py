@@ -7,7 +7,6 @@ these sizes, and where no plan fits the call is refused.
 """
 from __future__ import annotations
 
-import copy
 import logging
 from dataclasses import replace
 from typing import Any, Callable, Dict, Sequence, Tuple
@@ -32,7 +31,7 @@ class AnySize:
                  symbols: Symbols):
         self.compilation, self.compile_graph = compilation, compile_graph
         self.symbols, self.sources = symbols, sources
-        self.module = copy.deepcopy(module)  # Dynamo empties its own when it is done
+        self.module = private.copied_graph(module)  # Dynamo empties its own when it is done
         self.fakes = private_sizes.example_values(module)
         self.code_of: Dict[Tuple[int, ...], Code] = {}
         self.refusals: Dict[Tuple[int, ...], InfeasibleBudget] = {}

@@ -55,7 +55,7 @@ class Backend(Compilation):
     def __init__(self, request: Request, only_plan: bool = False, normalize: bool = True):
         super().__init__(request, only_plan)
         self.normalize = normalize
-        self._plans: Dict[Tuple[str, int], Plan] = {}
+        self._plans: Dict[Tuple[str, int, bool], Plan] = {}
         #: Those that the log has a line about.
         self._told: List[Plan] = []
         self.optimizer_takes: Optional[OptimizerBytes] = None
@@ -143,7 +143,7 @@ class Backend(Compilation):
             except (InfeasibleBudget, PlanMismatch) as error:
                 refused.append(error)
                 continue
-            self._plans[graph.captured.graph.fingerprint, 0] = plan
+            self._plans[graph.captured.graph.fingerprint, 0, False] = plan
             made.append((plan.total_bytes if asked.budget is None else
                          plan.schedule.time_s(plan.graph), network, original))
             if plan.status is Status.NOT_NEEDED or asked.plan:
@@ -261,7 +261,7 @@ class Backend(Compilation):
         """
         steps = map(partial(self._offering, request), forms)
         first = next(steps)
-        key = first[0].graph.fingerprint, max(self.tightened.values(), default=0)
+        key = first[0].graph.fingerprint, max(self.tightened.values(), default=0), request.unplanned
         asked = replace(request, plan=self._plans[key]) if key in self._plans else \
             self._at_knee(first[0], request)
         network, plan = first_plan([TracedNetwork(step, asked, key[1], original) for step in form]

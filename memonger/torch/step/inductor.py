@@ -1,9 +1,9 @@
 """Inductor under a plan: its configuration, its caches, and a budget that the code keeps."""
 from __future__ import annotations
 
-import copy
 import functools
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
@@ -31,7 +31,7 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
     Raises InfeasibleBudget where it still takes more after that.
     """
     graphs, before = compilation.graphs, len(compilation.graphs)
-    given = compilation.request.plan
+    given, planned = compilation.request.plan, not compilation.request.unplanned
 
     def make(most_bytes: Mapping[str, int]) -> Tuple[Callable[..., Any], Optional[Plan]]:
         if most_bytes:
@@ -39,9 +39,9 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
         compilation.tightened = most_bytes
         del graphs[before:]
         try:
-            call = private.run_inductor(copy.deepcopy(module), inputs, patches(
+            call = private.run_inductor(private.copied_graph(module), inputs, patches(
                 compilation.request, partition, compilation.tightened, original),
-                tried=not compilation.request.unplanned, lowering=compilation.lowering)
+                tried=planned, lowering=compilation.lowering)
         except Exception as error:
             inner = private.inner_error(error)
             if isinstance(inner, InfeasibleBudget):
@@ -49,8 +49,16 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
             raise
         return call, graphs[-1].plan if len(graphs) > before else None
 
+    def unplanned() -> Tuple[Callable[..., Any], Optional[Plan]]:
+        request = compilation.request
+        compilation.request = replace(request, unplanned=True)
+        try:
+            return make({})
+        finally:
+            compilation.request = request
+
     def used_bytes(call: Callable[..., Any], plan: Plan) -> Optional[int]:
-        if compilation.request.unplanned or arguments is None:
+        if not planned or arguments is None:
             return None
         compilation.tell("trying a step")
         used = trial_bytes(call, arguments, written_positions(graphs[-1].captured.joint))
@@ -58,7 +66,8 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
 
     try_here = "let memonger.torch.compile(module, budget=...) try its code, or " if given else ""
     call, plan = code_within_budget(
-        make, used_bytes, given, ", or %sask for mode=\"eager\", whose peaks are exact" % try_here)
+        make, used_bytes, None if given else unplanned, given,
+        ", or %sask for mode=\"eager\", whose peaks are exact" % try_here)
     if plan is not None:
         graphs[-1].plan = plan
     return call

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import bisect
-import copy
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Hashable, List, Optional, Sequence, Set, Tuple
 
@@ -88,7 +87,7 @@ class Part:
         self.sources = private.input_names(module)
         self.fakes = private_sizes.example_values(module)
         self.symbols = Symbols(self.fakes)
-        self.module = copy.deepcopy(module)  # Dynamo empties its own when it is done
+        self.module = private.copied_graph(module)  # Dynamo empties its own when it is done
         self.captured: Optional[Captured] = None
         #: As Inductor reads it, in that mode.
         self.fused: Optional[Captured] = None

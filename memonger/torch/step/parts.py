@@ -11,7 +11,6 @@ next, all that begins otherwise than the steps so far is run in the first way, a
 from __future__ import annotations
 
 import contextlib
-import copy
 import logging
 import operator
 from dataclasses import dataclass, replace
@@ -239,7 +238,7 @@ class StepInParts(Backend):
             return plan, [plan.schedule] * len(now.calls)
         self.tell("planning")
         request = self._at_knee(laid, request)
-        fingerprint = laid.graph.fingerprint, 0
+        fingerprint = laid.graph.fingerprint, 0, False
         if fingerprint not in self._plans:
             self._plans[fingerprint] = best_plan([TracedNetwork(laid, request)])
             if not request.unplanned:
@@ -265,14 +264,14 @@ class StepInParts(Backend):
         asked = self.request
         self.request = replace(asked, mode="eager")
         try:
-            call = self._eager_code(part, copy.deepcopy(module), inputs)
+            call = self._eager_code(part, private.copied_graph(module), inputs)
         finally:
             self.request = asked
         if not part.trains:
             return self.code(module, part.sources, inputs).call
         if part.fused is None:
             with contextlib.suppress(OnlyPlanning):
-                self.code(copy.deepcopy(module), part.sources, inputs)
+                self.code(private.copied_graph(module), part.sources, inputs)
         return call
 
     def _eager_code(self, part: Part, module: fx.GraphModule,
