@@ -91,6 +91,31 @@ def test_a_product_joins_the_sum_that_reads_it():
     assert held <= set(op.inputs) and not op.inplace
 
 
+class Words(torch.nn.Module):
+    """Words, of which a function is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.out = torch.nn.Embedding(31, 32), torch.nn.Linear(32, 8)
+
+    def forward(self, words):
+        return self.out(self.embedding(words).sin()).square().mean()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_scatter_computes_what_it_writes(deterministic):
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        graph = read(Words(), (torch.randint(31, (8, 12)),)).graph
+    finally:
+        torch.use_deterministic_algorithms(False)
+    [scatter] = [op for op in graph.ops if "index_put" in op.kind]
+    read_by_it = {graph.tensors[t].producer for t in scatter.inputs} - {-1}
+    gradient = [graph.ops[op].kind for op in read_by_it if graph.ops[op].is_backward]
+    assert ("aten.mul.Tensor" in gradient) == deterministic
+    assert ("aten.mm.default" in gradient) != deterministic
+
+
 def test_sums_are_not_computed_again():
     captured = read(Attention(), sentences())
     sums = [op for op in named(captured, "var_mean") if not op.is_backward]

@@ -7,6 +7,7 @@ convolutions and other library kernels: then none lies between them.
 
 A pointwise value is computed in each kernel that reads it if it has one reader or is made of few
 buffers, which are then held until the last of these kernels runs.
+A scatter computes the values that it writes, and its kernel ends with it.
 A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
 numbers are drawn row by row, so beside convolutions whose channels come last they are written.
 """
@@ -41,20 +42,23 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
     sums = sums_with_products(nodes)
     fusible = {n for n in nodes if n.op == "call_function" and n not in views and n not in sums
                and private_ops.is_fusible(n) and isinstance(n.meta.get("val"), torch.Tensor)}
+    scatters = {n for n in nodes if n.op == "call_function" and private_ops.scatters(n)}
     stage: Dict[fx.Node, int] = {}
     for node in nodes:
         library = node.op == "call_function" and node not in fusible and node not in views
         stage[node] = max((stage[i] for i in node.all_input_nodes), default=0) + library
     readers = _readers(nodes, views)
+    written_to = _first_operands(scatters, views)
     fusible_again = fusible - out_of_order(nodes)
-    sources = _computed_again(nodes, views, late, fusible_again, readers)
+    unread = {n for n in fusible_again if n not in written_to
+              and all(r in fusible or r in scatters for r in readers[n])}
+    sources = _computed_again(nodes, views, late, unread, readers)
 
     def in_one_kernel(node: fx.Node) -> bool:
         return all((r in late) == (node in late) and (node in sources or stage[r] == stage[node])
                    for r in readers[node])
 
-    unwritten = {n for n in fusible_again
-                 if readers[n] and all(r in fusible for r in readers[n])
+    unwritten = {n for n in unread if readers[n]
                  and (in_one_kernel(n) or n not in early
                       and _backward_makes_it(n, sources, late, written))}
     return unwritten | {product for total, product in sums.items()
@@ -72,8 +76,19 @@ def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, Lis
     return readers
 
 
+def _first_operands(scatters: Set[fx.Node], views: Set[fx.Node]) -> Set[fx.Node]:
+    """What scatters write into a copy of, behind views."""
+    found = set()
+    for node in scatters:
+        operand = node.args[0]
+        while operand in views and operand.op == "call_function":
+            operand = operand.all_input_nodes[0]
+        found.add(operand)
+    return found
+
+
 def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
-                    fusible: Set[fx.Node], readers: Dict[fx.Node, List[fx.Node]]
+                    unread: Set[fx.Node], readers: Dict[fx.Node, List[fx.Node]]
                     ) -> Dict[fx.Node, FrozenSet[fx.Node]]:
     """The values that each of their readers computes for itself, with the buffers they are of."""
     most = private_ops.most_buffers_computed_again()
@@ -91,7 +106,7 @@ def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.
         alone = max(in_backward, len(readers[node]) - in_backward) <= 1  # in each half
         few = alone or len(made_of) <= most and node not in costly
         simple = private_ops.is_pointwise(node) or not node.all_input_nodes  # a constant
-        if node in fusible and simple and few and all(r in fusible for r in readers[node]):
+        if node in unread and simple and few:
             sources[node] = behind[node] = made_of
         else:
             behind[node] = frozenset([node])

@@ -277,6 +277,9 @@ _FORMULAS: Mapping[Any, Callable[..., Any]] = ChainMap(flop_registry, {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_on_cpu,
 })
 _FUSIBLE: Dict[str, Any] = {}
+#: What writes values to places that indices name, in a copy of its first operand.
+_SCATTERS = {torch.ops.aten.index_put, torch.ops.aten._unsafe_index_put,
+             torch.ops.aten._unsafe_masked_index_put_accumulate}
 
 
 def is_mutable(function: Any) -> bool:
@@ -299,6 +302,18 @@ def is_fusible(node: fx.Node) -> bool:
         return True
     return packet is not None and packet not in _FORMULAS and (
         torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
+
+
+def scatters(node: fx.Node) -> bool:
+    """Whether Inductor makes one kernel of a scatter and of what its values are made of."""
+    from torch._inductor.utils import needs_fallback_due_to_atomic_add_limitations
+    if getattr(node.target, "overloadpacket", None) not in _SCATTERS or \
+            torch.are_deterministic_algorithms_enabled():
+        return False
+    place = [argument.name for argument in node.target._schema.arguments].index("indices")
+    masks = any(isinstance(index, fx.Node) and index.meta["val"].dtype in (torch.bool, torch.uint8)
+                for index in node.args[place])
+    return not masks and not needs_fallback_due_to_atomic_add_limitations(node.meta["val"].dtype)
 
 
 def arranges_convolutions(module: fx.GraphModule) -> bool:
