@@ -13,6 +13,7 @@
   python -m benchmarks ready_plans                     the plans that memonger.zoo ships, again
   python -m benchmarks torch                           PyTorch: peaks and times of all methods
   python -m benchmarks torch --depth --published       PyTorch: how deep plans for Inductor go
+  python -m benchmarks torch --planning                PyTorch: how long planning takes
   python -m benchmarks torch-gpu                       PyTorch: step time and peak on a device
   python -m benchmarks torch-models                    PyTorch: sixty models of other packages
   python -m benchmarks distributed                     PyTorch: ranks of many, with torchtitan

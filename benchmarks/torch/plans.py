@@ -26,7 +26,7 @@ from memonger.torch.step.compilation import PlannedGraph
 from memonger.torch.step.planning import make_plan
 from memonger.torch.step.request import MODES, Request
 
-from . import depth, measured
+from . import depth, measured, planning
 from .count import both
 from .held_out import HELD_OUT
 from .methods import by_blocks, checkpointed, selective
@@ -202,6 +202,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                              "the networks to measure, and %s" % ", ".join(HELD_OUT))
     parser.add_argument("--published", action="store_true",
                         help="plans for Inductor for MONeT's and OGC's least memory, on \"meta\"")
+    parser.add_argument("--planning", action="store_true",
+                        help="CPU seconds of planning: words of the measures' names")
+    parser.add_argument("--beside", default="", metavar="FOLDER",
+                        help="another checkout of the package, for ratios (with --planning)")
     parser.add_argument("--mode", choices=MODES, help="only this mode (with --measure)")
     parser.add_argument("--limit", type=float, default=720.0, metavar="SECONDS",
                         help="time for --measure and --depth; what does not fit is left out")
@@ -210,6 +214,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     torch.set_num_threads(1)
+    if args.planning:
+        return planning.run(args.nets, args.beside)
     if args.depth or args.published:
         return depth.run(args.nets, args.depth, args.published, args.limit, args.time_limit)
     if args.measure:

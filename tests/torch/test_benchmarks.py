@@ -13,7 +13,7 @@ from torch.utils.flop_counter import flop_registry
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.torch import count, depth, gpu, measured, methods, nets, plans, published  # noqa: E402
+from benchmarks.torch import count, depth, gpu, measured, methods, nets, planning, plans, published  # noqa: E402
 from benchmarks.torch_models import table, training  # noqa: E402
 from memonger.errors import MemongerError  # noqa: E402
 from memonger.torch.calls.tracing import traced  # noqa: E402
@@ -178,3 +178,12 @@ def test_a_model_of_another_package_trains_in_its_budget():
     pytest.importorskip("transformers")
     found = training.train({"model": "gpt2", "mode": "eager", "share": 0.8, "time_limit": 1.0})
     assert found["apart"] == 0 and found["kept"] <= 1 and "infeasible" not in found
+
+
+def test_seconds_of_planning_are_beside_another_build():
+    rows = planning.words("a step of 40 ops", {"auto": 1.0, "milp": 2.0}, {"auto": 4.0})
+    assert rows[0].endswith("2.0 beside, 0.50 of it, at most 1: met") and "beside" not in rows[1]
+    [row] = planning.words("the largest batch of an encoder", {"all": 4.0}, {"all": 10.0})
+    assert row.endswith("0.40 of it, at most 0.1: NOT MET")
+    found = planning.methods()
+    assert set(found) == {"auto", "milp"} and min(found.values()) > 0

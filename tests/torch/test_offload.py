@@ -99,11 +99,18 @@ def test_copies_on_a_gpu_are_what_graphs_say():
                 value.device, value.shape, value.stride())
 
 
-def test_copies_beside_kernels_cost_a_fraction_of_recomputation():
+def blocks():
+    layer = nn.TransformerEncoderLayer(4096, 32, 16384, batch_first=True, dropout=0.0)
+    return nn.TransformerEncoder(layer, 4), torch.empty(64, 1024, 4096)
+
+
+@pytest.mark.parametrize("made,budget,host", [
+    (lambda: (Layers(), torch.empty(4096, 1024)), "50%", "16GB"), (blocks, "40%", "500GB")])
+def test_copies_beside_kernels_cost_a_fraction_of_recomputation(made, budget, host):
     with torch.device("meta"):
-        module, x = Layers(), torch.empty(4096, 1024)
-    alone = mt.plan(module, (x,), "50%", "eager", costs="reference")
-    plan = mt.plan(module, (x,), "50%", "eager", costs="reference", host="16GB", link="25GB/s")
+        module, x = made()
+    alone = mt.plan(module, (x,), budget, "eager", costs="reference")
+    plan = mt.plan(module, (x,), budget, "eager", costs="reference", host=host, link="25GB/s")
     assert 0 < alone.overhead and plan.overhead <= alone.overhead / 5
     assert plan.bound <= plan.overhead
     assert plan.total_bytes <= plan.budget_bytes == alone.budget_bytes
