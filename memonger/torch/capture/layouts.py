@@ -1,4 +1,4 @@
-"""Inductor's layouts: where it sees fit, convolutions work on tensors with channels last.
+"""Inductor's layouts: where it sees fit, convolutions of images work on tensors with channels last.
 
 Parameters and inputs of a step are then copied, once, and the copies live until backward has read
 them.
@@ -14,7 +14,8 @@ from ..pytorch import private_ops
 from ..pytorch.sizes import hint
 
 _CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+#: Dimensions of a batch of images.
+_DIMENSIONS = 4
 _MARK = "memonger_channels_last"
 
 
@@ -22,7 +23,7 @@ def mark_layouts(joint: fx.GraphModule) -> None:
     """Note at each convolution of a joint graph whether Inductor arranges its operands."""
     if private_ops.arranges_convolutions(joint):
         for node in joint.graph.nodes:
-            if node.target in _CONVOLUTIONS:
+            if node.target in _CONVOLUTIONS and node.args[1].meta["val"].dim() == _DIMENSIONS:
                 node.meta[_MARK] = True
 
 
@@ -36,12 +37,12 @@ def out_of_order(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
     if not any(map(has_channels_last, nodes)):
         return set()
     return {node for node in nodes
-            if private_ops.is_random(node) and node.meta["val"].dim() in _FORMATS}
+            if private_ops.is_random(node) and node.meta["val"].dim() == _DIMENSIONS}
 
 
 def arranged(value: Any) -> Any:
     """The value with channels last, where it is a tensor that has channels; else as it is."""
-    return value if is_arranged(value) else value.contiguous(memory_format=_FORMATS[value.dim()])
+    return value if is_arranged(value) else value.contiguous(memory_format=torch.channels_last)
 
 
 def is_arranged(value: Any) -> bool:
@@ -56,7 +57,7 @@ def strides_of(value: torch.Tensor, channels_last: bool) -> List[int]:
     PyTorch's own question would make the answer a condition of the compiled code.
     """
     shape, strides = ([hint(n) for n in numbers] for numbers in (value.shape, value.stride()))
-    if not channels_last or value.dim() not in _FORMATS:
+    if not channels_last or value.dim() != _DIMENSIONS:
         return strides
     wanted, step = list(strides), 1
     for dim in (1, *range(value.dim() - 1, 1, -1), 0):
