@@ -209,6 +209,24 @@ class Ahead(nn.Module):
         return self.parts[2](x + made).square().mean()
 
 
+class Blocks(nn.Module):
+    """Equal blocks between layers of their own."""
+
+    def __init__(self, count=4):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embed = nn.Linear(WIDTH, WIDTH)
+        self.layers = nn.ModuleList([
+            nn.Sequential(layers(2), nn.Dropout(0.1)) for _ in range(count)])
+        self.head = nn.Linear(WIDTH, 8)
+
+    def forward(self, x):
+        x = self.embed(x)
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.head(x).square().mean()
+
+
 def data(count=256):
     torch.manual_seed(1)
     return torch.randn(count, WIDTH)
@@ -340,15 +358,19 @@ def test_other_sizes_keep_the_budget_or_are_refused():
     assert all(plan.budget_bytes == budget_bytes for plan in mt.plans(planned))
 
 
-def test_the_first_plan_serves_the_largest_inputs():
-    module = Broken(says)
+@pytest.mark.parametrize("module, blocks", [
+    (Broken(says), None), (Blocks(), "layers.*")], ids=["breaks", "blocks"])
+def test_the_first_plan_serves_the_largest_inputs(module, blocks):
     budget_bytes = mt.plan(module, (data(300),), "80%", "eager").budget_bytes
-    planned = mt.compile(module, budget_bytes, "eager",
+    planned = mt.compile(module, budget_bytes, "eager", blocks=blocks,
                          max_inputs=(torch.empty(300, WIDTH, device="meta"),))
     for count in (100, 300, 200):
         assert taken(planned, module, data(count)) <= budget_bytes
         plan, = mt.plans(planned)
         assert plan.schedule.recomputed()
+    with pytest.raises(InfeasibleBudget):
+        mt.compile(module, budget_bytes, "eager", blocks=blocks,
+                   max_inputs=(torch.empty(3000, WIDTH, device="meta"),))(data(100))
 
 
 def test_a_branch_that_values_choose_is_planned_when_it_is_met():
@@ -395,24 +417,6 @@ def test_a_plan_of_the_whole_step_is_made_and_followed(tmp_path):
     assert taken(planned, module, x) <= plan.budget_bytes
     assert mt.plans(planned)[0].schedule == plan.schedule
     mt.verify(planned, module, (x,)).check()
-
-
-class Blocks(nn.Module):
-    """Equal blocks between layers of their own."""
-
-    def __init__(self, count=4):
-        super().__init__()
-        torch.manual_seed(0)
-        self.embed = nn.Linear(WIDTH, WIDTH)
-        self.layers = nn.ModuleList([
-            nn.Sequential(layers(2), nn.Dropout(0.1)) for _ in range(count)])
-        self.head = nn.Linear(WIDTH, 8)
-
-    def forward(self, x):
-        x = self.embed(x)
-        for layer in self.layers:
-            x = x + layer(x)
-        return self.head(x).square().mean()
 
 
 @pytest.mark.parametrize("in_place", [False, True])

@@ -76,7 +76,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         second call replaces the plan. Copies and pickles of the module are plain modules.
     max_inputs : optional
         Inputs as large as they get, on "meta" if need be: the first plan is for these and serves
-        all smaller ones.
+        all smaller ones. With blocks it is made here. Not for what ``fully_shard`` sharded.
     host, link, in_flight : optional
         As for :func:`plan`.
     strict : bool
@@ -131,7 +131,12 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
     if max_inputs is not None and not unplanned:
         if budget is None:
             raise InputError("max_inputs are for a budget: give one")
-        backend.seen = sizes_of(plain, max_inputs, request)
+        if paths is None:
+            backend.seen = sizes_of(plain, max_inputs, request)
+        else:
+            backend.request = replace(backend.request, budget=None, plan=traced(
+                plain, max_inputs, backend.request,
+                in_parts=lambda net, kept: by_blocks(net, paths, kept, backend=kept)).plan)
         dynamic = True if dynamic is None else dynamic
 
     def compiler(backend: Backend) -> Any:

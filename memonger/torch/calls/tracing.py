@@ -19,13 +19,19 @@ from . import versions
 from .dynamo_errors import in_one_error
 from .twin import original
 
+#: Makes the call of a module that a backend compiles.
+Compile = Callable[[Any, Backend], Callable[..., Any]]
 
-def traced(module: Any, inputs: Inputs, request: Request,
-           normalize: bool = True) -> PlannedGraph:
-    """The training graph of a module, planned as ``request`` says; nothing runs."""
+
+def traced(module: Any, inputs: Inputs, request: Request, normalize: bool = True,
+           in_parts: Optional[Compile] = None) -> PlannedGraph:
+    """The training graph of a module, planned as ``request`` says; nothing runs.
+
+    ``in_parts``: how the module is compiled, where that is as several graphs.
+    """
     check_module(module)
     versions.check(request.mode)
-    return _traced(module, inputs, request, normalize).graphs[0]
+    return _traced(module, inputs, request, normalize, in_parts).graphs[0]
 
 
 def sizes_of(module: Any, inputs: Inputs, request: Request) -> Seen:
@@ -36,7 +42,8 @@ def sizes_of(module: Any, inputs: Inputs, request: Request) -> Seen:
     return seen
 
 
-def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = True) -> Backend:
+def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = True,
+            in_parts: Optional[Compile] = None) -> Backend:
     """The backend with the training graph of a module."""
     module = given = original(module)
     module, inputs = on_device(module, inputs)
@@ -46,6 +53,8 @@ def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = Tru
     backend = Backend(replace(request, in_eval=in_eval(module)), only_plan=True,
                       normalize=normalize)
     args, named = arguments(inputs)
+    if in_parts is not None:
+        return _traced_in_parts(module, args, named, backend.request, in_parts)
     try:
         with private.whole_graphs(), private.these_sizes():
             private.compiled_call(module, backend=backend, fullgraph=True)(*args, **named)
@@ -54,13 +63,18 @@ def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = Tru
         if isinstance(inner, OnlyPlanning):
             return backend
         if private.no_one_graph(inner):
-            return _traced_in_parts(module, args, named, backend.request)
+            return _traced_in_parts(module, args, named, backend.request, _as_a_whole)
         raise in_words(error) from (None if isinstance(inner, MemongerError) else error)
     raise InputError("PyTorch found nothing to compile in the module")
 
 
+def _as_a_whole(module: Any, backend: Backend) -> Callable[..., Any]:
+    return in_step(backend, module, private.compiled_call(module, backend=backend),
+                   backend=backend)
+
+
 def _traced_in_parts(module: Any, args: Sequence[Any], named: Mapping[str, Any],
-                     request: Request) -> Backend:
+                     request: Request, in_parts: Compile) -> Backend:
     """The backend with the graphs of a module's step as one.
 
     What is between the graphs runs once, of a copy of the module that shares its parameters.
@@ -68,8 +82,7 @@ def _traced_in_parts(module: Any, args: Sequence[Any], named: Mapping[str, Any],
     if isinstance(module, torch.nn.Module):
         module = copy.deepcopy(module, {id(p): p for p in module.parameters()})
     backend = StepInParts(request, module, only_plan=True)
-    call = in_step(backend, module, private.compiled_call(module, backend=backend),
-                   backend=backend)
+    call = in_parts(module, backend)
     try:
         with private.whole_graphs(), private.these_sizes(), torch.random.fork_rng():
             call(*args, **named)
