@@ -87,8 +87,12 @@ def rows_of(model: Model, layers: int, host: str) -> Iterator[Row]:
     from memonger.torch.pytorch import private_joint
     began_s = time.process_time()
     gm = step_of(model, layers)
-    config = SimpleNamespace(optimizer=SimpleNamespace(
-        implementation="", param_groups=[SimpleNamespace(optimizer_name="AdamW")]))
+    config = SimpleNamespace(
+        optimizer=SimpleNamespace(
+            implementation="", param_groups=[SimpleNamespace(optimizer_name="AdamW")]),
+        parallelism=SimpleNamespace(
+            fsdp_reshard_after_forward="default", pipeline_parallel_degree=1,
+            data_parallel_replicate_degree=1, data_parallel_shard_degree=model.ranks))
 
     def plan(graph: Any, budget: Any, host_bytes: Any = None) -> Any:
         return torchtitan.plan_step(graph, config, budget, host_bytes, rates=RATES).plan

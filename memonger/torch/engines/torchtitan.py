@@ -32,6 +32,7 @@ from ..step.request import Request, with_host
 from . import ranks
 from .titan_copies import copies_inserted, with_copies
 from .titan_graph import name_sums, names_run_once, read_step, trained_inputs
+from .titan_policies import best_of_engine
 
 logger = logging.getLogger("memonger.torch")
 #: The policy's name in the engine.
@@ -177,7 +178,8 @@ def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any 
     optimizer_bytes = _optimizer_bytes(config, held)
     networks = [EngineStep(with_optimizer(step, optimizer_bytes, None), request, engine_graph=gm,
                            rates=rates, places=places) for step in steps]
-    plan = best_plan(networks)
+    given = best_of_engine(networks[-1], gm, config)
+    plan = best_plan([replace(n, request=replace(n.request, given=given)) for n in networks])
     planned = next(n for n in networks if n.graph.fingerprint == plan.graph.fingerprint)
     return PlannedStep(plan, gm, planned.tags(plan), places)
 

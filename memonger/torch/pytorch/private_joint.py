@@ -184,6 +184,11 @@ def decision(again: bool, to_host: bool = False) -> CheckpointPolicy:
         CheckpointPolicy.MUST_RECOMPUTE if again else CheckpointPolicy.MUST_SAVE
 
 
+def is_again(decided: Any) -> bool:
+    """Whether that decision is to compute a node again."""
+    return decided in (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
+
+
 def mark_phase(node: fx.Node, backward: bool) -> None:
     """Say for :func:`is_backward` and :func:`is_forward` where a node was traced."""
     node.meta["partitioner_tag"] = "is_backward" if backward else "is_forward"
