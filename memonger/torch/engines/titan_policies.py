@@ -36,12 +36,12 @@ def best_of_engine(network: TracedNetwork, gm: fx.GraphModule, config: Any) -> O
 
 
 def _schedules(network: TracedNetwork, gm: fx.GraphModule, config: Any) -> Iterator[Schedule]:
-    from torchtitan.experiments.graph_trainer import memory_policy, registry
+    from torchtitan.experiments.graph_trainer.memory_policy import MEMORY_POLICY_REGISTRY
     graph, captured = network.graph, network.captured
     for name in _NAMES:
         marked = private_joint.copied(gm)
         name_sums(marked)
-        registry.MEMORY_POLICY_REGISTRY[name](marked, config=config)
+        MEMORY_POLICY_REGISTRY[name](marked, config=config)
         again: Set[str] = {node.name for node in marked.graph.nodes
                            if private_joint.is_again(node.meta.get("recompute"))}
         yield expand(graph, {op: {} for node, op in captured.ops_by_node.items()
