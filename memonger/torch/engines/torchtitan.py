@@ -178,7 +178,7 @@ def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any 
     optimizer_bytes = _optimizer_bytes(config, held)
     networks = [EngineStep(with_optimizer(step, optimizer_bytes, None), request, engine_graph=gm,
                            rates=rates, places=places) for step in steps]
-    given = best_of_engine(networks[-1], gm, config)
+    given = best_of_engine(networks[-1], config)
     plan = best_plan([replace(n, request=replace(n.request, given=given)) for n in networks])
     planned = next(n for n in networks if n.graph.fingerprint == plan.graph.fingerprint)
     return PlannedStep(plan, gm, planned.tags(plan), places)
