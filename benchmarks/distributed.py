@@ -102,7 +102,7 @@ def rows_of(model: Model, layers: int, host: str) -> Iterator[Row]:
     yield {"what": "no policy", "bytes": usual.baseline_total_bytes, "overhead": 0.0,
            "gathers": gathers(usual), "cpu_s": time.process_time() - began_s}
     budgets: Dict[str, Any] = {share: share for share in SHARES}
-    for name, marked in policies(private_joint.copied, gm):
+    for name, marked in policies(private_joint.copied, gm, config):
         taken = plan(marked, "100%")
         budgets["in the bytes of %s" % name] = taken.baseline_total_bytes
         yield {"what": name, "bytes": taken.baseline_total_bytes,
@@ -127,7 +127,7 @@ def gathers(plan: Any) -> int:
     return sum("all_gather" in plan.graph.ops[step.op].kind for step in plan.schedule.steps)
 
 
-def policies(copied: Any, gm: Any) -> Iterator[Any]:
+def policies(copied: Any, gm: Any, config: Any) -> Iterator[Any]:
     """The step as torchtitan's policies make it run, by their names."""
     from torchtitan.experiments.graph_trainer import memory_policy, selective_activation_remat
 
@@ -135,8 +135,7 @@ def policies(copied: Any, gm: Any) -> Iterator[Any]:
     for name in ("default", "eager", "full"):
         marked = copied(gm)
         name_sums(marked)
-        memory_policy.tag_sac_policy(
-            marked, policy_fn=getattr(memory_policy, "_make_%s_memory_policy" % name)())
+        memory_policy.MEMORY_POLICY_REGISTRY[name](marked, config=config)
         yield name, selective_activation_remat.selective_activation_remat_pass(marked)
 
 

@@ -2,7 +2,7 @@
 
 ``--beside FOLDER`` measures another checkout's package in turn, with its native library built, and
 prints ratios. Every measure has a process of its own, and nothing is trained: modules lie on
-"meta". This file asks for nothing but the package's public calls, as it runs beside others.
+"meta". This file asks for nothing of the package but calls that the checkout beside has, too.
 """
 from __future__ import annotations
 
