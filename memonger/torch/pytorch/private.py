@@ -81,8 +81,10 @@ def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
 
     def compile_half(graph: fx.GraphModule, arguments: Sequence[Any], **kwargs: Any) -> Any:
         alike = tried and kwargs.get("is_backward", False) and _has_no_layouts_unplanned(graph)
+        # The halves are what the partitioner made: caches need not know what it is.
         with torch._inductor.config.patch({
-                **lowering, **({"layout_optimization": False} if alike else {})}), \
+                **lowering, "custom_partitioner_fn": None,
+                **({"layout_optimization": False} if alike else {})}), \
                 private_scheduler.fusing(lowering):
             return compile_fx_inner(graph, arguments, **kwargs)
 

@@ -36,7 +36,7 @@ from ..times.stored_profiles import stored
 from .any_size import AnySize
 from .checks import check_inference
 from .compilation import Code, Compilation, PlannedGraph
-from .inductor import compiled, in_order, patches
+from .inductor import cache_key, compiled, in_order, patches
 from .network import TracedNetwork
 from .planning import first_plan, knee_of, log_plan, make_plan
 from .request import Request, with_profile
@@ -109,7 +109,7 @@ class Backend(Compilation):
                 call = private.run_aot(module, inputs, lambda graph, _: runner(graph),
                                        self._backward(), partition, infer)
             else:
-                call = compiled(self, module, inputs, partition, original, arguments)
+                call = compiled(self, module, inputs, partition, arguments)
         finally:
             self._arguments = ()
         if len(self.graphs) > count:
@@ -211,7 +211,7 @@ class Backend(Compilation):
             categories = [PARAMETER if place in static else INPUT
                           for place in range(len(inputs))]
             return self._partition(joint, inputs, num_fwd_outputs, categories, kwargs)
-        return patches(self.request, partition, {})
+        return patches(self.request, partition, cache_key(self.request))
 
     def _partition(self, joint: fx.GraphModule, inputs: Sequence[Any], num_forward_outputs: int,
                    categories: Sequence[str], kwargs: Mapping[str, Any],

@@ -22,7 +22,7 @@ from .trial import trial_bytes, written_positions
 
 
 def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[Any],
-             partition: Callable[..., private_joint.Modules], original: Optional[Plan] = None,
+             partition: Callable[..., private_joint.Modules],
              arguments: Optional[Sequence[Any]] = None) -> Callable[..., Any]:
     """Compiled code that keeps the budget: tried, and planned again where it does not.
 
@@ -39,8 +39,8 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
         compilation.tightened = most_bytes
         del graphs[before:]
         try:
-            call = private.run_inductor(private.copied_graph(module), inputs, patches(
-                compilation.request, partition, compilation.tightened, original),
+            call = private.run_inductor(
+                private.copied_graph(module), inputs, patches(compilation.request, partition),
                 tried=planned, lowering=compilation.lowering)
         except Exception as error:
             inner = private.inner_error(error)
@@ -90,10 +90,12 @@ def in_order(plan: Plan) -> Dict[str, Any]:
 
 
 def patches(request: Request, partition: Callable[..., private_joint.Modules],
-            tightened: Mapping[str, int], original: Optional[Plan] = None) -> Dict[str, Any]:
-    """Inductor's configuration under a plan."""
-    partitioner = private.Partitioner(partition, cache_key(request, tightened, original))
-    return {"custom_partitioner_fn": partitioner,
+            key: Optional[str] = None) -> Dict[str, Any]:
+    """Inductor's configuration under a plan.
+
+    ``key`` names in caches of whole steps what ``partition`` makes; None: there is no such cache.
+    """
+    return {"custom_partitioner_fn": private.Partitioner(partition, key),
             **({} if request.unplanned else private.LEAST_LIVE)}
 
 
@@ -106,9 +108,8 @@ def _sources() -> bytes:
     return digest.digest()
 
 
-def cache_key(request: Request, tightened: Mapping[str, int],
-              original: Optional[Plan] = None) -> str:
-    """Names in Inductor's caches all that decides a plan: sources, budget, costs, decisions."""
+def cache_key(request: Request) -> str:
+    """Names in caches of whole steps all that decides a plan: sources, budget, costs, decisions."""
     digest = hashlib.sha256(_sources())
     decisions = request.plan.schedule if request.plan else None
     digest.update(repr((request.budget, request.mode, request.time_limit, request.max_clones,
@@ -116,8 +117,7 @@ def cache_key(request: Request, tightened: Mapping[str, int],
                         tuple(request.recompute), request.host_budget_bytes,
                         request.link_bytes_per_s, request.unplanned, request.kept, request.costs,
                         sorted(request.measured_s.items()),
-                        sorted(request.temporary_bytes.items()), sorted(tightened.items()),
-                        decisions, original and original.baseline_pool_bytes)).encode())
+                        sorted(request.temporary_bytes.items()), decisions)).encode())
     if request.costs == "auto":
         digest.update(stored_profiles.fingerprint().encode())
     return digest.hexdigest()
