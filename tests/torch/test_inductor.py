@@ -26,10 +26,12 @@ import memonger.torch as mt
 from memonger.errors import InfeasibleBudget
 from memonger.graph.schedule import expand
 from memonger.plans.consistency import contradictions
+from memonger.torch.pytorch.allocations import peak_bytes
 from memonger.torch.step import backend, inductor, planning
 from memonger.torch.step.compilation import PlannedGraph
 from memonger.torch.step.network import TracedNetwork
 from memonger.torch.step.request import Request
+from memonger.torch.step.trial import trial_bytes
 
 
 @contextlib.contextmanager
@@ -309,6 +311,20 @@ def test_a_trial_needs_nothing_of_the_compilation_that_goes_on(monkeypatch):
     step = mt.compile(module, "90%", costs=mt.profile(module, x))
     step(*x)
     assert tried and mt.plans(step)[-1].planned.pool_bytes == tried[-1]
+
+
+def test_a_trial_copies_gradients_in_other_layouts_as_a_step_does():
+    weight, x, one = torch.nn.Parameter(torch.randn(64, 64)), torch.randn(64, 1), torch.ones(())
+    hooked = []
+    hook = weight.register_hook(hooked.append)
+
+    def call(weight):
+        return [(weight.t() * x).sum()]
+    tried = trial_bytes(call, [weight], [])
+    assert weight.grad is None and not hooked
+    hook.remove()
+    taken = peak_bytes(lambda: call(weight)[0].backward(one), torch.device("cpu"))
+    assert tried == taken >= 2 * weight.nbytes
 
 
 def test_backward_runs_twice_where_buffers_are_not_donated():

@@ -39,7 +39,8 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
     """The most that one step of ``call`` allocates; None where it cannot be tried.
 
     The memory of the whole device where it is not enough. The gradients of the outputs exist
-    before the step, as plans count them.
+    before the step, as plans count them. Those of the inputs are accumulated, which copies what
+    comes in another layout than its input's.
 
     ``inputs``: of the compiled graph, in order; ``written``: those into whose memory it writes.
     Inputs, gradients and random states are restored.
@@ -48,17 +49,22 @@ def trial_bytes(call: Callable[..., Any], inputs: Sequence[Any],
     device = next((t.device for t in tensors if t.device.type != "cpu"), torch.device("cpu"))
     memory = [inputs[k].untyped_storage() for k in written]
     before = [storage.clone() for storage in memory]
-    wanted = [t for t in tensors if t.requires_grad]
+    # Leaves of their own: without gradients, hooks, and what made them.
+    leaves = {place: value.detach().requires_grad_() for place, value in enumerate(inputs)
+              if isinstance(value, torch.Tensor) and value.requires_grad}
+    given = [leaves.get(place, value) for place, value in enumerate(inputs)]
     outputs: List[Any] = []
     gradients: List[Any] = []
 
     def forward() -> None:
-        outputs[:] = [o for o in call(*inputs)
+        outputs[:] = [o for o in call(*given)
                       if isinstance(o, torch.Tensor) and o.requires_grad]
 
-    def step() -> Any:
+    def step() -> None:
         forward()
-        return torch.autograd.grad(outputs, wanted, gradients, allow_unused=True)
+        torch.autograd.backward(outputs, gradients)
+        for leaf in leaves.values():
+            leaf.grad = None
 
     devices = [device] if device.type == "cuda" else []
     with private.outside_compilation(), torch.random.fork_rng(devices), torch.enable_grad():
