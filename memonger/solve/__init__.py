@@ -13,6 +13,8 @@ asks for; ``Options.without`` leaves out rows by their names.
   linear programs at most, and four tenths of a search beside them.
 * programs first: proofs in graphs of few ops, in a tenth of the time (Jain et al. 2020, Shah et al.
   2021); half of the time limit at most.
+* live program: bytes of live values, which programs count as plans do (Jain et al. 2020, Shah et
+  al. 2021); one 0/1 program.
 * chain: networks of blocks at deep cuts (Beaumont et al. 2019, Zhao et al. 2023); 3 s for a dynamic
   program, and three searches on each core.
 * smallest plan: a plan to go on from (Chen et al. 2016, Feng and Huang 2021); 4 s, a fifth of the

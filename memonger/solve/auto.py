@@ -33,6 +33,7 @@ from .auto_steps import (
     native_search,
     programs_first,
     proofs,
+    prove,
     rounded_program,
     rounds,
     turn_row,
@@ -55,6 +56,10 @@ ROWS: Tuple[Row[Run], ...] = (
     Row("programs first", "proofs in graphs of few ops, in a tenth of the time",
         lambda s: s.board.open and s.has_few_ops, programs_first,
         "Jain et al. 2020, Shah et al. 2021", "half of the time limit at most"),
+    Row("live program", "bytes of live values, which programs count as plans do",
+        lambda s: s.board.open and s.board.options.storage == "live" and not s.has_few_ops
+        and s.wants_program and not s.board.within(s.near), prove,
+        "Jain et al. 2020, Shah et al. 2021", "one 0/1 program"),
     Row("chain", "networks of blocks at deep cuts",
         lambda s: s.board.open and not s.board.within(0.01), chain,
         "Beaumont et al. 2019, Zhao et al. 2023",

@@ -40,6 +40,9 @@ MEND_WORK = 250_000
 TARGET_GAP = 0.001
 #: The same of larger graphs, where the end of a proof costs most.
 TARGET_GAP_LARGE = 0.0025
+#: The share of a step's time by which a program of live bytes may miss its optimum where a plan's
+#: bytes are these.
+LIVE_GAP = 0.0002
 #: Up to this many groups of values 0/1 programs are solved; above, one linear program is rounded.
 INTEGER_GROUPS = 6000
 
@@ -101,8 +104,9 @@ class Run:
         programs = Programs(
             board, max_checks=max(1, int(checks * options.effort)),
             target_gap=target_gap,
-            # The end of a proof costs most.
-            step_gap=0.0004 if small and target_gap else target_gap)
+            # The end of a proof costs most; nothing is lost between live bytes and a plan of them.
+            step_gap=0.0 if not target_gap else LIVE_GAP if options.storage == "live" else
+            0.0004 if small else target_gap)
         work = work_for(graph, min(options.time_limit_s, USUAL_TIME_LIMIT_S))
         return cls(board, programs, int(work * options.effort), most, 3 if tiny else 1)
 

@@ -225,7 +225,8 @@ def test_pinned_values_stay_and_go() -> None:
 def test_searches_start_from_chains() -> None:
     graph = residual_network(12)
     budget = int(0.45 * live_bytes(graph))
-    short = frozenset(["turn 1", "turn 2", "turn 3", "turn 4", "programs", "squeeze", *PARTS])
+    short = frozenset(["live program", "turn 1", "turn 2", "turn 3", "turn 4", "programs",
+                       "squeeze", *PARTS])
     with_chain, without = (
         solve(graph, budget, "auto", Options(storage="live", variants="none", without=left_out))
         for left_out in (short, short | {"chain"}))

@@ -1,4 +1,4 @@
-"""Graphs of few ops: method "auto" proves its plans by 0/1 programs, with little work."""
+"""Graphs of few ops, and bytes of live values: method "auto" begins with 0/1 programs."""
 from __future__ import annotations
 
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from small_graphs import chain
 from memonger.graph.schedule import expand
 from memonger.memory.storage import plan_storage
 from memonger.plans.plan import Status
-from memonger.solve import Options, solve
+from memonger.solve import Options, auto_steps, solve
 from memonger.solve.effort import Effort
 from memonger.solve.mip import highs, highs_runs
 from memonger.solve.mip.formulation import build
@@ -29,6 +29,17 @@ def test_a_proof_takes_little_work(share):
     assert plan.status is exact.status is Status.OPTIMAL
     assert plan.overhead == pytest.approx(exact.overhead)
     assert account.spent_s < 1.0  # of ten
+
+
+def test_one_program_plans_a_large_graph_whose_bytes_are_those_of_live_values() -> None:
+    graph = chain((400, 300, 500, 200) * 100, (3.0, 1.0, 2.0, 1.5) * 100)
+    budget = int(0.3 * plan_storage(graph, expand(graph, {}), "live").pool_bytes)
+    first, later = Effort(float("inf")), Effort(float("inf"))
+    plan = solve(graph, budget, "auto", Options(storage="live", account=first))
+    searched = solve(graph, budget, "auto", Options(
+        storage="live", account=later, without=frozenset(["live program"])))
+    assert plan.overhead <= searched.overhead + auto_steps.LIVE_GAP
+    assert 2 * first.spent_s < later.spent_s
 
 
 def test_an_answer_that_contradicts_itself_is_asked_for_again_without_the_start(monkeypatch):
