@@ -34,6 +34,17 @@ from memonger.torch.step.request import Request
 from memonger.torch.step.trial import trial_bytes
 
 
+class Loss(torch.nn.Module):
+    """A module with a loss of its result."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return self.module(x).square().mean()
+
+
 @contextlib.contextmanager
 def saved_code():
     """The code that Inductor makes in the block, of each half."""
@@ -311,6 +322,17 @@ def test_a_trial_needs_nothing_of_the_compilation_that_goes_on(monkeypatch):
     step = mt.compile(module, "90%", costs=mt.profile(module, x))
     step(*x)
     assert tried and mt.plans(step)[-1].planned.pool_bytes == tried[-1]
+
+
+@pytest.mark.parametrize("second, within", [
+    (torch.nn.Conv2d(128, 128, 3), 0.02), (torch.nn.Conv2d(128, 128, 5, groups=128), 0.2)])
+def test_what_convolutions_take_while_they_run_counts(second, within):
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 128, 3), torch.nn.ReLU(), second)
+    step = mt.compile(Loss(module), "100%")
+    step(torch.randn(2, 3, 10, 10))
+    [plan] = mt.plans(step)
+    assert abs(plan.predicted_pool_bytes / plan.pool_bytes - 1) < within
+    assert not plan.notes
 
 
 def test_a_trial_copies_gradients_in_other_layouts_as_a_step_does():

@@ -10,7 +10,7 @@ from ..pytorch import loss_layer, private_ops
 from ..pytorch.sizes import hint, tensor_bytes, tensors
 from . import transfers
 from .collectives import network_bytes
-from .layouts import has_channels_last, strides_of
+from .layouts import has_channels_last, reads_copies, strides_of
 
 
 class Roofline(NamedTuple):
@@ -54,7 +54,8 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
 
 def signature(node: fx.Node) -> str:
     """What decides a node's time: operator, sizes, layouts, types and numbers."""
-    return call_signature(node.target, node.args, node.kwargs, has_channels_last(node))
+    return call_signature(node.target, node.args, node.kwargs, has_channels_last(node)) + (
+        " of copies" if reads_copies(node) else "")
 
 
 def call_signature(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any],

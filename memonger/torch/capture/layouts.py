@@ -10,21 +10,34 @@ from typing import Any, List, Sequence, Set
 import torch
 import torch.fx as fx
 
-from ..pytorch import private_ops
+from ..pytorch import private, private_ops
 from ..pytorch.sizes import hint
 
 _CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
 #: Dimensions of a batch of images.
 _DIMENSIONS = 4
-_MARK = "memonger_channels_last"
+_MARK, _COPIED = "memonger_channels_last", "memonger_copied"
 
 
 def mark_layouts(joint: fx.GraphModule) -> None:
-    """Note at each convolution of a joint graph whether Inductor arranges its operands."""
-    if private_ops.arranges_convolutions(joint):
-        for node in joint.graph.nodes:
-            if node.target in _CONVOLUTIONS and node.args[1].meta["val"].dim() == _DIMENSIONS:
-                node.meta[_MARK] = True
+    """Note at each convolution of a joint graph whether Inductor arranges its operands.
+
+    In a half that it does not arrange, gradients of filters with one channel read copies as traced.
+    """
+    if not private_ops.arranges_convolutions(joint):
+        return
+    copied = private.has_no_layouts_unplanned(joint)
+    for node in filter(is_convolution, joint.graph.nodes):
+        if node.args[1].meta["val"].dim() == _DIMENSIONS:
+            node.meta[_MARK] = True
+            node.meta[_COPIED] = copied and \
+                node.target is torch.ops.aten.convolution_backward.default and \
+                node.args[2].meta["val"].shape[1] == 1
+
+
+def is_convolution(node: fx.Node) -> bool:
+    """Whether it is a convolution or its gradients."""
+    return node.target in _CONVOLUTIONS
 
 
 def has_channels_last(node: fx.Node) -> bool:
@@ -38,6 +51,11 @@ def out_of_order(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
         return set()
     return {node for node in nodes
             if private_ops.is_random(node) and node.meta["val"].dim() == _DIMENSIONS}
+
+
+def reads_copies(node: fx.Node) -> bool:
+    """Whether code copies those operands to the layouts in which they were traced."""
+    return bool(node.meta.get(_COPIED))
 
 
 def arranged(value: Any) -> Any:

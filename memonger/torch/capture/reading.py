@@ -16,7 +16,7 @@ from ..pytorch.sizes import hint, tensors
 from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
 from .costs import ROOFLINES, op_times_s, signature
 from .fusion import in_registers, reduces
-from .layouts import has_channels_last, is_arranged
+from .layouts import has_channels_last, is_arranged, is_convolution
 from .operators import first_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
 from .storages import Held, Storage, storages
@@ -354,7 +354,7 @@ class _Reader:
         def bytes_now() -> int:
             size_bytes = hint(temporary_bytes(node.target, [
                 a.meta.get("val") for a in node.args if isinstance(a, fx.Node)]))
-            if not self.temporary_bytes:
+            if not self.temporary_bytes or self.fused and not is_convolution(node):
                 return size_bytes
             return self.temporary_bytes.get(signature(node), size_bytes)
 

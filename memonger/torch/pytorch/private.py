@@ -80,7 +80,7 @@ def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def compile_half(graph: fx.GraphModule, arguments: Sequence[Any], **kwargs: Any) -> Any:
-        alike = tried and kwargs.get("is_backward", False) and _has_no_layouts_unplanned(graph)
+        alike = tried and kwargs.get("is_backward", False) and has_no_layouts_unplanned(graph)
         # The halves are what the partitioner made: caches need not know what it is.
         with torch._inductor.config.patch({
                 **lowering, "custom_partitioner_fn": None,
@@ -112,8 +112,9 @@ def _step_by_step(module: fx.GraphModule) -> Iterator[None]:
         torch._C._set_mkldnn_enabled(before)
 
 
-def _has_no_layouts_unplanned(backward: fx.GraphModule) -> bool:
-    """Whether Inductor leaves the layouts of this graph alone without a plan.
+def has_no_layouts_unplanned(backward: fx.GraphModule) -> bool:
+    """Whether Inductor leaves the layouts of this graph, or of the backward half of a joint one,
+    alone without a plan.
 
     It arranges a graph for the convolutions in it, from 2.15 on for their gradients, too. So it
     is asked about this graph without those that run again: gradients would be rounded otherwise

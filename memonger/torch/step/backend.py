@@ -297,16 +297,14 @@ class Backend(Compilation):
     def _with_bytes(self, request: Request, joint: fx.GraphModule) -> Request:
         """The request with what is stored about all ops of the graph, where it asks for no other.
 
-        In eager mode, whose budget leaves no room for guesses, what ops take is measured where that
-        is not known.
+        To keep a budget, what libraries' kernels take while they run is measured where that is not
+        known.
         """
         if request.costs in ROOFLINES or not self.counts:
             return request
         known = stored(joint)
         if request.costs == "auto" and known.times_s:
             request = with_profile(request, known)
-        if request.mode != "eager":
-            return request
         if request.costs == "auto" or request.measured_s:
             self.known_bytes.update(known.temporary_bytes)
         if self.measures:

@@ -87,7 +87,7 @@ class Compilation:
         self.seen = Seen()
         #: Inductor's configuration for the graph that was divided last.
         self.lowering: Dict[str, Any] = {}
-        #: What ops take besides their results while they run, in eager mode, by signature.
+        #: What ops take besides their results while they run, by signature.
         self.known_bytes = dict(request.temporary_bytes)
         self._started_s = time.perf_counter()
 
@@ -110,9 +110,8 @@ class Compilation:
 
     @property
     def measures(self) -> bool:
-        """Whether it is measured, as eager kernels are to keep a budget."""
-        return self.request.mode == "eager" and self.has_budget and self.counts and \
-            self.request.costs not in ROOFLINES
+        """Whether it is measured, as libraries' kernels are to keep a budget."""
+        return self.has_budget and self.counts and self.request.costs not in ROOFLINES
 
     @property
     def budget_bytes(self) -> Optional[int]:
@@ -127,7 +126,7 @@ class Compilation:
 
         ``device``: the one that it is stored for; "": it is not stored.
         """
-        found = measured_bytes(joint, self.known_bytes, arguments)
+        found = measured_bytes(joint, self.known_bytes, arguments, self.request.mode == "inductor")
         self.known_bytes.update(found)
         if found and device:
             with contextlib.suppress(OSError, MemongerError):  # then it is measured again

@@ -22,10 +22,10 @@ from ..capture.costs import signature
 from ..pytorch import private, private_ops
 from ..pytorch.sizes import open_sizes
 from ..rewrite.apply import usual_schedule
-from ..times.profile import takes_time
+from ..times.profile import takes_bytes
 from .request import Request
 
-#: A note of plans for eager kernels without a profile.
+#: A note of plans for kernels of libraries without a profile.
 UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
               "without a profile: costs=memonger.torch.profile(module, inputs)")
 #: A note of plans of a module that is not in training mode.
@@ -171,9 +171,9 @@ class TracedNetwork(Network):
     def as_plan(self, plan: Plan) -> Plan:
         """A solver's answer beside the unplanned step, with notes on what differs."""
         notes = plan.notes
-        if self.request.mode == "eager" and not all(
-                signature(node) in self.request.temporary_bytes
-                for node in self.captured.nodes if node is not None and takes_time(node)):
+        fused = self.request.mode == "inductor"
+        if not all(signature(node) in self.request.temporary_bytes for node in self.captured.nodes
+                   if node is not None and takes_bytes(node, fused)):
             notes += (UNCOUNTED,)
         if self.request.in_eval:
             notes += (IN_EVAL,)

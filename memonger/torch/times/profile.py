@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Collection, Dict, List, Sequence, Tuple
 
 import torch
 import torch.fx as fx
 
 from ..capture.costs import signature
-from ..capture.layouts import arranged, as_traced, has_channels_last
+from ..capture.layouts import arranged, as_traced, has_channels_last, is_convolution, reads_copies
 from ..pytorch import private, private_ops, private_sizes
 from ..pytorch.allocations import CUDA_GRANULE_BYTES, allocations, device_name
 from ..pytorch.sizes import hint, tensors
@@ -52,12 +53,14 @@ def measure_ops(joint: fx.GraphModule, profile: Profile) -> None:
 
 
 def measured_bytes(joint: fx.GraphModule, known: Collection[str],
-                   inputs: Sequence[Any]) -> Dict[str, int]:
+                   inputs: Sequence[Any], fused: bool = False) -> Dict[str, int]:
     """Bytes that ops take besides their results while they run, of those that are not ``known``.
 
     ``inputs``: of the compiled graph, in order; an op that reads one of them need not copy it.
+    ``fused``: only of those that Inductor leaves to libraries that take any.
     """
-    return {key: taken for key, (_, taken) in _measured(joint, known, inputs, 1).items()}
+    found = _measured(joint, known, inputs, 1, partial(takes_bytes, fused=fused))
+    return {key: taken for key, (_, taken) in found.items()}
 
 
 def device_of_joint(joint: fx.GraphModule) -> str:
@@ -72,6 +75,11 @@ def takes_time(node: fx.Node) -> bool:
     return node.op == "call_function" and private_ops.is_operator(target) and not target.is_view
 
 
+def takes_bytes(node: fx.Node, fused: bool) -> bool:
+    """Whether an op may take bytes besides its results: under Inductor convolutions do."""
+    return takes_time(node) and (not fused or is_convolution(node))
+
+
 def runs_alone(node: fx.Node) -> bool:
     """Whether it can be measured: it does nothing but compute, and its operands can be made.
 
@@ -84,9 +92,11 @@ def runs_alone(node: fx.Node) -> bool:
 
 
 def _measured(joint: fx.GraphModule, known: Collection[str], inputs: Sequence[Any],
-              repeats: int) -> Dict[str, Tuple[float, int]]:
+              repeats: int, wanted: Callable[[fx.Node], bool] = takes_time
+              ) -> Dict[str, Tuple[float, int]]:
     """Seconds, the least of some runs, and temporary bytes of each op that is not known."""
-    todo = {signature(node): node for node in joint.graph.nodes if runs_alone(node)}
+    todo = {signature(node): node for node in joint.graph.nodes
+            if wanted(node) and runs_alone(node)}
     todo = {key: node for key, node in todo.items() if key not in known}
     if not todo:
         return {}
@@ -141,9 +151,11 @@ def _alone(joint: fx.GraphModule, node: fx.Node, inputs: Sequence[Any],
     if has_channels_last(node):
         operands, options = private_ops.pytree.tree_map(arranged, (operands, options))
     operands, options = private_ops.pytree.tree_map(_number, (operands, options))
+    copied = [read.meta["val"] for read in node.args[:2] if reads_copies(node)]
 
     def call() -> Any:
-        value = target(*operands, **options)
+        copies = [_laid_as(mine, traced) for mine, traced in zip(operands, copied)]
+        value = target(*copies, *operands[len(copies):], **options)
         return value if has_channels_last(node) else as_traced(node, value)
     # What writes into its inputs runs once.
     count = 1 if private_ops.writes(target) else repeats
@@ -184,6 +196,15 @@ def _on_cuda(call: Callable[[], Any]) -> _Run:
     granules = -(-max(extra, 0) // CUDA_GRANULE_BYTES)
     del value
     return _Run(start.elapsed_time(end) / 1e3, 0, 0, granules * CUDA_GRANULE_BYTES)
+
+
+def _laid_as(value: torch.Tensor, traced: torch.Tensor) -> torch.Tensor:
+    """A value in the layout of a fake one, copied where it has another."""
+    strides = [hint(n) for n in traced.stride()]
+    if list(value.stride()) == strides:
+        return value
+    return torch.empty_strided(value.shape, strides, dtype=value.dtype,
+                               device=value.device).copy_(value)
 
 
 def _number(value: Any) -> Any:
