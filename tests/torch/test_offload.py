@@ -130,6 +130,20 @@ def test_a_step_without_moves_is_not_planned_where_it_is_proven_dearer(monkeypat
     assert planned[:2] == [True, False]
 
 
+@pytest.mark.parametrize("link", ["15GB/s", "1MB/s"])
+def test_a_large_step_is_searched_among_moves_from_its_plan_without_them(link, monkeypatch):
+    planned, plan_of = [], planning.plan_of
+    monkeypatch.setattr(planning, "plan_of", lambda network: planned.append(network) or plan_of(
+        network))
+    monkeypatch.setattr(planning, "_LARGE_OPS", 10)
+    with torch.device("meta"):
+        module, x = Layers(), torch.empty(4096, 1024)
+    plan = mt.plan(module, (x,), "50%", "eager", costs="reference", host="16GB", link=link)
+    assert [bool(network.captured.moves) for network in planned] == [False, True]
+    assert plan.overhead <= planned[1].request.given.overhead
+    assert bool(plan.host_bytes) == (link == "15GB/s")
+
+
 @pytest.mark.parametrize("host", [0, 3 * 4096 * 1024 * 4])
 def test_values_on_the_host_stay_within_its_budget(host):
     with torch.device("meta"):

@@ -201,7 +201,7 @@ def test_plans_cost_a_fraction_of_the_engines_own_policies(config):
         assert plan.overhead <= most * overhead, (name, plan.overhead, overhead)
         assert plan.overhead <= plan.bound + 0.003
         plan = torchtitan.plan_step(ours.gm, config, total_bytes, host="16GB", link="25GB/s",
-                                    costs="reference").plan
+                                    costs="reference", time_limit=20).plan
         assert plan.pool_bytes <= pool_bytes
         assert plan.overhead <= most_with_host * overhead, (name, plan.overhead, overhead)
 
@@ -211,9 +211,8 @@ def test_without_a_search_a_plan_is_no_dearer_than_the_engines(policy, config, m
     monkeypatch.setattr(planning, "plan_of", lambda network: plan_of(replace(
         network, request=replace(network.request, without=ALL_BUT_GIVEN))))
     ours, pool_bytes, total_bytes, overhead = beside(policy, (4, 256), config)
-    # Its sums of squares, which a later op writes into, are kept.
-    plan = torchtitan.plan_step(ours.gm, config, total_bytes + 2**18, costs="reference").plan
-    assert plan.pool_bytes <= pool_bytes + 2**18 and 0 < plan.overhead <= overhead
+    plan = torchtitan.plan_step(ours.gm, config, total_bytes, costs="reference").plan
+    assert plan.pool_bytes <= pool_bytes and 0 < plan.overhead <= overhead
 
 
 def test_gathering_a_weight_again_is_a_choice():

@@ -30,6 +30,21 @@ _COSTLY_ON_CPU = {"aten." + name for name in (
 _SMALL = 4
 
 
+def in_order(nodes: Sequence[fx.Node], early: Set[fx.Node],
+             late: Set[fx.Node]) -> List[fx.Node]:
+    """The nodes, with each early one behind the last node of forward that reads as it does.
+
+    ``late``: the nodes of backward.
+    """
+    place = {node: (number, 0) for number, node in enumerate(nodes)}
+    for number, node in enumerate(nodes):
+        if node in early:
+            behind = max(place[other][0] for i in node.all_input_nodes for other in (
+                i, *(r for r in i.users if r in place and r not in late and r not in early)))
+            place[node] = (min(behind, number), number)
+    return sorted(nodes, key=place.__getitem__)
+
+
 def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
                  written: Set[fx.Node], early: Set[fx.Node]) -> Set[fx.Node]:
     """The nodes of a joint graph, in order, whose values no kernel writes.

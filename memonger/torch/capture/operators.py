@@ -19,18 +19,20 @@ _BATCH_NORM_AGAIN = torch.ops.aten._native_batch_norm_legit.no_stats
 #: One that chooses what serves it, as :mod:`..rewrite.batch_norm` says.
 _CHOSEN = torch.ops.aten._batch_norm_with_update_functional.default
 
+#: Whose operators do nothing but make their results, and write into what their schemas say.
+#: torchtitan's policies run its own operators again, too.
+_WITHOUT_EFFECTS = ("aten", "prims", "memonger", "torchtitan", collectives.NAMESPACE)
+
 
 def repeat_reason(node: fx.Node) -> str:
     """Why a forward node must not run again; "" where it may."""
     target = node.target
     if not private_ops.is_operator(target):
         return "no ATen operator"
-    if private_ops.writes(target):
-        return "writes into its input"
     seeded = str(target).startswith("prims.inductor_") and "seeds" not in str(target)
     if draws(node) and not seeded:
         return "draws random numbers"
-    if target.namespace not in ("aten", "prims", "memonger", collectives.NAMESPACE):
+    if target.namespace not in _WITHOUT_EFFECTS:
         return "a custom operator, which may have effects"
     if private_ops.depends_on_values(node):
         return "its size depends on values"

@@ -15,7 +15,7 @@ from ..pytorch.loss_layer import temporary_bytes
 from ..pytorch.sizes import hint, tensors
 from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
 from .costs import ROOFLINES, op_times_s, signature
-from .fusion import in_registers, reduces
+from .fusion import in_order, in_registers, reduces
 from .layouts import has_channels_last, is_arranged, is_convolution
 from .operators import first_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
@@ -59,21 +59,6 @@ def node_name(node: fx.Node) -> str:
     for old, new in (("'", ""), ('"', ""), ("[", "."), ("]", ""), ("_modules.", "")):
         path = path.replace(old, new)
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
-
-
-def in_order(nodes: Sequence[fx.Node], early: Set[fx.Node],
-             late: Set[fx.Node]) -> List[fx.Node]:
-    """The nodes, with each early one behind the last node of forward that reads as it does.
-
-    ``late``: the nodes of backward.
-    """
-    place = {node: (number, 0) for number, node in enumerate(nodes)}
-    for number, node in enumerate(nodes):
-        if node in early:
-            behind = max(place[other][0] for i in node.all_input_nodes for other in (
-                i, *(r for r in i.users if r in place and r not in late and r not in early)))
-            place[node] = (min(behind, number), number)
-    return sorted(nodes, key=place.__getitem__)
 
 
 class _Reader:
@@ -276,6 +261,8 @@ class _Reader:
     def _running(self, node: fx.Node, late: bool, reads: Sequence[int],
                  parts: List[fx.Node]) -> None:
         """A node that is an op of its own, with the nodes that are part of it."""
+        if not late and self._joined(node, reads):
+            return
         op, label = len(self.ops), node_name(node)
         values = private_ops.pytree.tree_leaves(node.meta.get("val"))
         made, places = [], []
@@ -290,6 +277,8 @@ class _Reader:
                      self.tensors[t].size_bytes <= min(SMALL_BYTES, SMALL_SHARE * largest))
         extra = self._temporary(node, label)
         reason = next(filter(None, map(repeat_reason, [node, *parts])), "")
+        if private_ops.writes(node.target):
+            reason = reason or "writes into its input"
         if not late and not self.once.isdisjoint([node, *parts]):
             reason = reason or "reads an input that the step writes into"
         if self.fused and reduces(node):
@@ -301,6 +290,22 @@ class _Reader:
             not_recomputable_because="a backward op" if late else reason, kept_outputs=kept,
             stream="copy" if is_copy(node) else "compute"))
         self._holds(node)
+
+    def _joined(self, node: fx.Node, reads: Sequence[int]) -> bool:
+        """Whether a node writes into what the op before it makes for it alone: they are one op."""
+        into = private_ops.written_arguments(node)
+        if not self.ops or into != [self.nodes[-1]] or list(into[0].users) != [node] \
+                or self.tensors_of[into[0]] != list(self.ops[-1].outputs):
+            return False
+        made = self.ops[-1]
+        self.views.discard(node)
+        self._holds(node)
+        self.nodes[-1] = node
+        self.parts_of_op[-1] = [*self.parts_of_op[-1], into[0]]
+        self.ops[-1] = made.changed(inputs=tuple(dict.fromkeys(
+            (*made.inputs, *(t for t in reads if t not in made.outputs)))),
+            not_recomputable_because=made.not_recomputable_because or repeat_reason(node))
+        return True
 
     def _made_once(self, node: fx.Node) -> None:
         """What an op writes into is not made again, without what it wrote."""

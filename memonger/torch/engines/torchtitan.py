@@ -13,6 +13,7 @@ copy of the graph tells what it takes.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -22,6 +23,7 @@ import torch.fx as fx
 
 from ...graph.schedule import expand
 from ...plans.plan import Budget, Plan
+from ...util.errors import InfeasibleBudget
 from ...util.units import format_bytes, parse_rate
 from ..capture.optimizer_moment import pool_at_optimizer, with_optimizer
 from ..pytorch import private_joint
@@ -32,7 +34,7 @@ from ..step.request import Request, with_host
 from . import ranks
 from .titan_copies import copies_inserted, with_copies
 from .titan_graph import name_sums, names_run_once, read_step, trained_inputs
-from .titan_policies import best_of_engine
+from .titan_policies import faster, policies, within_budget
 
 logger = logging.getLogger("memonger.torch")
 #: The policy's name in the engine.
@@ -163,6 +165,7 @@ def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any 
     InfeasibleBudget
         If no plan fits; it carries the smallest total.
     """
+    started_s = time.perf_counter()
     request = with_host(Request(budget, mode="eager", time_limit=time_limit, max_clones=1,
                                 name="torchtitan", variants="none", costs=costs), host, link)
     rates = {"host_bytes_per_s": request.link_bytes_per_s, **rates}
@@ -178,8 +181,16 @@ def plan_step(gm: fx.GraphModule, config: Any, budget: Budget = None, host: Any 
     optimizer_bytes = _optimizer_bytes(config, held)
     networks = [EngineStep(with_optimizer(step, optimizer_bytes, None), request, engine_graph=gm,
                            rates=rates, places=places) for step in steps]
-    given = best_of_engine(networks[-1], config)
-    plan = best_plan([replace(n, request=replace(n.request, given=given)) for n in networks])
+    engine = policies(networks[-1], config)
+    given = within_budget(networks[-1], engine)
+    plan: Optional[Plan]
+    try:
+        plan = best_plan([replace(n, request=replace(n.request, given=given)) for n in networks])
+    except InfeasibleBudget:
+        plan = faster(networks[-1], engine, None, started_s)
+        if plan is None:
+            raise
+    plan = faster(networks[-1], engine, plan, started_s) or plan
     planned = next(n for n in networks if n.graph.fingerprint == plan.graph.fingerprint)
     return PlannedStep(plan, gm, planned.tags(plan), places)
 
@@ -211,6 +222,7 @@ class EngineStep(TracedNetwork):
         """What the engine is to do with each forward node, by its name."""
         again = set(plan.schedule.recomputed())
         captured, graph = self.captured, self.captured.graph
+        run_again = {node for op in again for node in (captured.nodes[op], *captured.parts[op])}
         moved = {captured.value_nodes[captured.moves[graph.variants[v].choices[0][0]][1]]
                  for v in plan.schedule.variants}
         result = {}
@@ -218,7 +230,7 @@ class EngineStep(TracedNetwork):
             if node.op != "call_function" or node.name in self._once:
                 continue
             held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
-            made_again = captured.ops_by_node.get(node) in again or node in captured.views and \
+            made_again = node in run_again or node in captured.views and \
                 any(graph.tensors[t].producer in again for t in held)
             result[node.name] = private_joint.decision(made_again, node in moved)
         return result

@@ -26,6 +26,8 @@ from .request import Request
 logger = logging.getLogger("memonger.torch")
 #: Linear programs that may prove that a network is not worth a search.
 _ROUNDS = 3
+#: Ops of a step that is searched among moves only from a plan without them.
+_LARGE_OPS = 8000
 
 
 def make_plan(captured: Captured, request: Request, pool_bytes: int = 0,
@@ -42,7 +44,8 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
     """The best of the plans for a step: with moves to the host, if it comes with any, and without.
 
     A value that may go there is read in backward from one run of its maker, so that where little is
-    to be gained a step without moves may be planned better. Then a search among moves begins there.
+    to be gained a step without moves may be planned better. Then a search among moves begins there,
+    in large steps alone: from nothing it ends before it gets so far.
     """
     request = networks[0].request
     given = request.plan
@@ -60,15 +63,16 @@ def best_plan(networks: Sequence[TracedNetwork]) -> Plan:
         except InfeasibleBudget as error:
             refused.append(error)
 
-    for network in networks:
+    small = len(networks[0].graph.ops) <= _LARGE_OPS
+    for network in networks if small else networks[-1:]:
         if made and _is_dearer(network, made[-1]):
             continue
         attempt(network, **({} if network.captured.moves else {"host_budget_bytes": None}))
         if made and request.budget is not None and made[-1].overhead <= 0:
-            break
+            return made[-1]
     best = min(made, key=partial(_price, request), default=None)
-    if best is not None and len(networks) > 1 and best.graph is not networks[0].graph:
-        attempt(networks[0], given=best)
+    if len(networks) > 1 and (not small if best is None else best.graph is not networks[0].graph):
+        attempt(networks[0], given=best or request.given)
     if not made:
         raise min(refused, key=lambda error: error.minimum_bytes)
     return min(made, key=partial(_price, request))
