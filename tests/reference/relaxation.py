@@ -13,7 +13,8 @@ Variables, each of which is 0 or 1 in a plan and anything between in the relaxat
 * ``variant[m]``: the ops of variant ``m`` run as it says;
 * ``taken[v, j]``: the op that ends window ``j`` works in the memory of ``v``, which is gone then;
 * ``again[o, n, s]``: op ``o`` runs again somewhere in span ``s`` of windows;
-* ``length[k]``, any number: how long compute takes for piece ``k`` of a window, waits included.
+* ``length[k]``, any number: how long compute takes for piece ``k`` of a window, waits included;
+* ``workspace``, any number: bytes of the workspace beyond the least that variants can give.
 """
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class Relaxation:
         self.add_variables()
         self.least_memory = budget_bytes == float("inf")
         self.most_bytes = self.model.addVariable(0, budget_bytes)
-        for group_of_rows in (self.one_variant_for_an_op, self.reruns_as_the_op_runs,
+        self.workspace = self.model.addVariable(0, float("inf"))
+        for group_of_rows in (self.one_variant_for_an_op, self.workspace_serves_every_op,
+                              self.reruns_as_the_op_runs,
                               self.forward_keeps_what_it_reads, self.operands_are_live,
                               self.values_are_at_hand, self.memory_is_within_the_budget,
                               self.only_what_is_live_is_taken):
@@ -116,6 +119,15 @@ class Relaxation:
         for variants in self.reduced.variant_of:
             self.model.addConstr(self.sum(self.variant[m] for m in variants[1:]) <= 1)
 
+    def workspace_serves_every_op(self) -> None:
+        """Beyond the least of all plans it is as large as that of any op as it runs."""
+        sizes = [[way.workspace_bytes for way in ways] for ways in self.reduced.implementations]
+        least = max(map(min, sizes), default=0)
+        for o, of_op in enumerate(sizes):
+            if max(of_op) > least:
+                self.model.addConstr(self.workspace >= self.sum(
+                    max(0.0, size - least) * self.runs_as(o, [n]) for n, size in enumerate(of_op)))
+
     def reruns_as_the_op_runs(self) -> None:
         """An op has one implementation, in its first run and in all others."""
         for (o, n, _), x in self.rerun.items():
@@ -168,7 +180,8 @@ class Relaxation:
             used = self.sum(float(size) * self.live[v, j] for v, size in enumerate(
                 self.reduced.size_bytes) if (v, j) in self.live)
             self.model.addConstr(
-                used + float(self.reduced.profile_bytes[op]) - saved <= self.most_bytes)
+                used + float(self.reduced.profile_bytes[op]) - saved + self.workspace
+                <= self.most_bytes)
 
     def only_what_is_live_is_taken(self) -> None:
         """An op takes the memory of live values, and of no more than it has outputs for."""

@@ -15,7 +15,7 @@ import pytest
 import reference.brute  # noqa: F401  a method of that name
 import strategies
 from offloaded import with_streams
-from small_graphs import random_graph, variant_graph, violation
+from small_graphs import integer_bound_s, random_graph, variant_graph, violation
 
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import Schedule, expand
@@ -35,6 +35,7 @@ from memonger.solve.mip.operands import OperandSearch
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.program import integer_columns
 from memonger.solve.mip.windows import point_of
+from memonger.solve.mip.workspace import above_least_bytes
 from memonger.util.errors import InfeasibleBudget, InputError
 
 #: Each of these once showed a wrong bound.
@@ -88,13 +89,14 @@ def check(seed: int, solve_programs: bool = False, split: bool = False,
         if not peak:
             continue
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
-        program = build(reduced, measured, peak, spans=random_spans(rng, len(measured)))
+        taken = peak + above_least_bytes(reduced, schedule)
+        program = build(reduced, measured, taken, spans=random_spans(rng, len(measured)))
         point = point_of(program, schedule)
         assert violation(program, point) <= 1e-6
         assert float(program.cost @ point) <= extra_s + 1e-9
         if solve_programs:
-            assert minimum_peak_bound(reduced).bytes <= peak
-            bound = overhead_bound(graph, peak, effort=Effort(1.0), reduced=reduced, rounds=2)
+            assert minimum_peak_bound(reduced).bytes <= taken
+            bound = overhead_bound(graph, taken, effort=Effort(1.0), reduced=reduced, rounds=2)
             assert bound.extra_s <= extra_s + 1e-6, bound
             if rng.random() < 0.3:
                 whole = highs.solve_integer(program, integer_columns(program), Effort(1.0))
@@ -179,15 +181,16 @@ def check_arenas(seed: int) -> int:
         arenas += bool(planned.offset_of)
         assert needed_live(reduced).max(initial=0) <= pool
         measured = sorted(rng.sample(range(len(graph.ops)), rng.randint(1, len(graph.ops))))
-        linear = build(reduced, measured, pool or 1)
+        linear = build(reduced, measured, pool + above_least_bytes(reduced, schedule) or 1)
         point = point_of(linear, schedule)
         assert violation(linear, point) <= 1e-6
         assert float(linear.cost @ point) <= extra_s + 1e-9
-        search = Board.start(graph, pool, Options(storage="arena", variants=which))
+        total = pool + outside_pool_bytes(graph, schedule)
+        search = Board.start(graph, total - outside_pool_bytes(graph),
+                             Options(storage="arena", variants=which))
         search.first_bound()
         assert search.bound.extra_s <= extra_s + 1e-6
-        plan = search.plan("milp", pool)
-        assert plan.minimum_total_bytes <= pool + sum(plan.fixed_bytes.values())
+        assert search.plan("milp", pool).minimum_total_bytes <= total
     return arenas
 
 
@@ -306,6 +309,15 @@ def test_workspace_that_a_variant_saves_is_room_for_the_pool(method: str) -> Non
     plan = solve(graph, pool - 900, method, Options(storage="live"))
     assert plan.schedule.variants == (0,) and plan.overhead * graph.time_s == pytest.approx(0.5)
     assert plan.bound <= plan.overhead and plan.pool_bytes == pool
+
+
+def test_workspace_is_room_for_the_pool_only_where_the_variants_that_save_it_are_paid_for() -> None:
+    base = variant_graph(0.0)
+    graph = replace(base, ops=tuple(
+        op.changed(workspace_bytes=1000) if op.name == "f1" else op for op in base.ops))
+    peak = plan_storage(graph, expand(graph, {}), "live").peak_live_bytes
+    assert integer_bound_s(graph, peak + 999, "exact") == pytest.approx(0.5)
+    assert integer_bound_s(graph, peak + 1000, "exact") == pytest.approx(0.0)
 
 
 def test_what_fits_unplanned_may_still_be_slower_than_a_plan() -> None:

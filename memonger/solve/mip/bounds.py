@@ -2,8 +2,8 @@
 
 They hold for every schedule of the class (forward ops may run again any number of times, forward
 and backward order fixed) and for every storage assignment, because they count nothing but live
-bytes, and let whatever may share memory share it. Pools of whole buffers, and a CachedOp's two
-pools, take more than that, so bounds of theirs are lower than they could be.
+bytes and workspace, and let whatever may share memory share it. Pools of whole buffers, and a
+CachedOp's two pools, take more than that, so bounds of theirs are lower than they could be.
 
 Method: the program of :mod:`memonger.solve.mip.formulation` over a few constrained ops, chosen
 where the unplanned step or the last solution is worst. Few windows give the best bounds (see
@@ -85,7 +85,8 @@ def overhead_bound(graph: Graph, pool_budget_bytes: float, variants: str = "none
     ----------
     graph : Graph
     pool_budget_bytes : float
-        Bytes for pooled tensors.
+        Bytes for pooled tensors, and for what the workspace takes beyond the least that variants
+        can give.
     variants : str
         Variants that plans may use: "none", "exact" or "all".
     keep : sequence of int

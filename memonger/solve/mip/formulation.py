@@ -40,6 +40,7 @@ from .program import Program
 from .spans import Spans
 from .streams import Lengths
 from .targets import Targets
+from .workspace import Workspace
 
 
 def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
@@ -53,8 +54,8 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     constrained : sequence of int
         Op ids, increasing. The last op of each forward pass is always added.
     budget_bytes : float
-        Upper limit of the live bytes. ``inf``: the budget becomes a variable, column 0, and is
-        what is minimised.
+        Upper limit of the live bytes and of what the workspace takes beyond the least. ``inf``:
+        the budget becomes a variable, column 0, and is what is minimised.
     max_reruns : int
         Largest number of reruns of an op; 0 is no limit.
     forget : sequence of int
@@ -74,16 +75,18 @@ def build(reduced: Reduced, constrained: Sequence[int], budget_bytes: float,
     taken = Memory.of(frame, variant.end)
     again = Spans.of(frame, taken.end, rerun, spans)
     length = Lengths.of(frame, again.end)
+    workspace = Workspace.of(frame, length.end)
 
-    rows = Rows(length.end)
+    rows = Rows(workspace.end)
     target = Targets(reduced, variant.column_of)
     AtHand(live, rerun, variant, taken).add_rows(rows, target)
     live.add_rows(rows, target, forget)
-    taken.add_rows(rows, live)
+    taken.add_rows(rows, live, workspace)
     variant.add_rows(rows)
     rerun.add_rows(rows, variant, max_reruns)
     again.add_rows(rows, live, target)
     length.add_rows(rows, rerun, variant)
+    workspace.add_rows(rows, variant)
     add_host_rows(rows, variant)
     return Program(rows.cost, rows.least, rows.most, *rows.limits(), *rows.matrix(),
-                   frame, live, rerun, variant, taken, again, length)
+                   frame, live, rerun, variant, taken, again, length, workspace)

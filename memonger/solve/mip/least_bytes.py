@@ -34,7 +34,7 @@ _PEAK_GROUPS = 1500
 
 
 class PeakBound(NamedTuple):
-    """Bytes that no plan can do without, and where."""
+    """Bytes that no plan can do without, and where; with workspace beyond the least."""
 
     bytes: int
     how: str

@@ -10,6 +10,7 @@ from .choices import Lives
 from .columns import Rows, Spots
 from .frame import Frame, Placed
 from .inplace_reuse import InplaceReuse
+from .workspace import Workspace
 
 
 @dataclass
@@ -29,8 +30,9 @@ class Memory(Spots):
         return cls.make(frame, base, [(group, window) for window, reuse in reuses
                                       for group, _ in reuse.sources], reuses)
 
-    def add_rows(self, rows: Rows, live: Lives) -> None:
-        """What is alive at each constrained op, less what it takes in place, fits the budget.
+    def add_rows(self, rows: Rows, live: Lives, workspace: Workspace) -> None:
+        """What is alive at each constrained op, less what it takes in place, fits the budget, with
+        the workspace beyond the least.
 
         Where bytes are minimised the budget is column 0. An op takes only what is live, and no
         more than it has outputs for.
@@ -42,10 +44,13 @@ class Memory(Spots):
         if frame.minimises_peak:
             rows.cost[0] = 1.0
             rows.most[0] = float(
-                reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)) / unit
+                reduced.size_bytes.sum() + reduced.profile_bytes.max(initial=0.0)
+                + workspace.above_bytes) / unit
             rows.add(memory, np.zeros(len(memory), dtype=np.int64), -1.0)
         owner, window = live.pairs()
         rows.add(memory[window], live.columns, reduced.size_bytes[owner] / unit)
+        for column in workspace.columns:
+            rows.add(memory, np.full(len(memory), column), workspace.above_bytes / unit)
         if not self.reuses:
             return
         saved, most = np.zeros(len(memory)), np.zeros(len(memory))

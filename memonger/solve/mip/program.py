@@ -10,6 +10,7 @@ from .frame import Frame
 from .memory import Memory
 from .spans import Spans
 from .streams import Lengths
+from .workspace import Workspace
 
 
 @dataclass
@@ -38,6 +39,7 @@ class Program:
     taken: Memory
     again: Spans
     length: Lengths
+    workspace: Workspace
 
     @property
     def constrained(self) -> np.ndarray:

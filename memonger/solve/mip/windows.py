@@ -9,6 +9,7 @@ from ...graph.schedule import Schedule
 from .frame import Placed, base_positions, lifetimes, place_of_ops, taken_groups
 from .problem import Reduced
 from .program import Program
+from .workspace import above_least_bytes
 
 
 def point_of(program: Program, schedule: Schedule) -> np.ndarray:
@@ -20,7 +21,7 @@ def point_of(program: Program, schedule: Schedule) -> np.ndarray:
     values = np.zeros(program.num_columns)
     placed = Placed(program.frame, schedule)
     for family in (program.live, program.rerun, program.variant, program.taken, program.again,
-                   program.length):
+                   program.length, program.workspace):
         family.fill(values, placed)
     return values
 
@@ -31,6 +32,7 @@ def worst_op(program: Program, reduced: Reduced, schedule: Schedule, budget_byte
     -1 when no op that is not constrained exceeds it.
     """
     places = np.array(place_of_ops(schedule), dtype=np.int64)
+    budget_bytes -= above_least_bytes(reduced, schedule)
     excess = np.maximum(_alive(reduced, schedule, places)
                         - budget_bytes - 1e-6 * max(budget_bytes, 1.0), 0.0)
     excess[np.isin(places, program.constrained)] = 0.0
