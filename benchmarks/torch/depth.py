@@ -49,19 +49,15 @@ def ways(name: str, mode: str, profile: mt.Profile, rows: Sequence[Row]) -> Iter
     ours = partial(memonger, mode=mode, costs=profile, time_limit=TIME_LIMIT_S)
     shares = {*SHARES, AIMS[name][0]} if name in AIMS else SHARES
     for share in sorted(shares, reverse=True):
-        yield Way(label_of(share), partial(ours, budget=int(share * _total_bytes(rows[0]))))
+        yield Way(label_of(share), partial(ours, budget=int(share * measured.total_bytes(rows[0]))))
     if "peak_bytes" in rows[1]:
-        yield Way(AT_BLOCKS, partial(ours, budget=_total_bytes(rows[1])))
+        yield Way(AT_BLOCKS, partial(ours, budget=measured.total_bytes(rows[1])))
 
     def least(net: nn.Module) -> Any:
         return mt.compile(net, plan=mt.plan(net, build(name, measured.BATCH, tiny=True)[1], None,
                                             mode, costs=profile, overhead=None,
                                             time_limit=TIME_LIMIT_S))
     yield Way("memonger least", least)
-
-
-def _total_bytes(row: Row) -> int:
-    return int(row["peak_bytes"] + row["before_bytes"])
 
 
 def verdicts(rows: Sequence[Row]) -> List[str]:

@@ -24,10 +24,11 @@ def memonger(module: nn.Module, budget: Any, mode: str, costs: Any, time_limit: 
     return mt.compile(module, budget, mode, costs=costs, time_limit=time_limit)
 
 
-def torch_budget(module: nn.Module, share: float, mode: str) -> Any:
-    """PyTorch's ``activation_memory_budget``."""
+def torch_budget(module: nn.Module, share: float, mode: str, solver: str = "dp") -> Any:
+    """PyTorch's ``activation_memory_budget``, with one of its solvers."""
     def backend(graph: Any, inputs: Any) -> Callable[..., Any]:
         with torch._functorch.config.patch(activation_memory_budget=share,
+                                           activation_memory_budget_solver=solver,
                                            enable_autograd_cache=False):
             if mode == "inductor":
                 return private.run_inductor(graph, inputs, {"fx_graph_cache": False})

@@ -81,8 +81,23 @@ def test_small_networks_are_measured_in_turn():
     assert abs(measured.prediction_off(rows[2])) < 1e-3
     rows.append({**rows[2], "method": "PyTorch's budget 0.1", "off": 0.6})
     rows.append({"net": "vit_b", "mode": "eager", "method": "memonger 35%", "refused": "no plan"})
+    faster = {**rows[2], "method": "each block", "extra": rows[2]["extra"] - 0.1}
+    rows.append(faster)
+    rows.append({**faster, "method": "selective", "peak_bytes": 2 * rows[0]["peak_bytes"]})
+    assert [word.split(" (")[0] for word in measured.ahead(rows)] == ["each block"]
     [line] = measured.page([rows]).splitlines()[2:]
-    assert "· 35: no plan |" in line and line.count("(wrong)") == 1
+    assert "· 35: no plan |" in line and line.count("(wrong)") == 1 and "| each block (" in line
+
+
+def test_each_method_is_beaten_in_its_own_bytes():
+    base = {"method": "module", "peak_bytes": 90, "before_bytes": 10, "off": 0.0}
+    rows = [base, {**base, "method": "PyTorch's budget 0.5, dp", "peak_bytes": 50},
+            {**base, "method": "each block", "peak_bytes": 40, "off": 0.5},
+            {**base, "method": "selective", "peak_bytes": 95}]
+    found = list(measured.ways("eager", None, rows))
+    assert [way.label for way in found if "bytes of" in way.label] == [
+        "memonger, bytes of PyTorch's budget 0.5, dp"]
+    assert found[-1].made.keywords["budget"] == 60
 
 
 def test_extra_times_are_medians_beside_the_first_step():
