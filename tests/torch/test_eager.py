@@ -102,7 +102,7 @@ def test_with_a_profile_the_peak_is_what_the_allocator_hands_out():
     assert 0 <= plan.total_bytes - measured.total_bytes < 1024
     assert measured.total_bytes <= plan.budget_bytes
     assert "not counted without a profile" not in str(plan)
-    assert "without a profile" not in str(mt.plan(module, x, "90%"))
+    assert "not counted without a profile" in str(mt.plan(module, x, "90%"))  # under Inductor, too
 
 
 class Transposed(torch.nn.Module):

@@ -70,7 +70,7 @@ class _NoForm(Exception):
 class _Placed:
     """A tensor by what operators see of it, and where it lies."""
 
-    #: Shape, strides, dtype, device, whether conjugate or negative, offset, bytes of the storage.
+    #: Shape, strides, dtype, device, whether it is conjugate, offset, bytes of the storage.
     form: Tuple[Any, ...]
     storage: Storage
 
@@ -140,25 +140,24 @@ def _result(target: Any, stand_ins: List[torch.Tensor], args: Any,
     found = []
     for leaf in leaves:
         if isinstance(leaf, torch.Tensor):
-            place = places.setdefault(private_ops.storage_key(leaf), -1 - len(places))
-            leaf = (_form(leaf), place)
+            form = _form(leaf)
+            leaf = form, places.setdefault(private_ops.storage_key(leaf), -1 - len(places))
         found.append(leaf)
     return found, structure
 
 
 def _form(tensor: torch.Tensor) -> Tuple[Any, ...]:
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided or tensor.is_neg():
         raise _NoForm
     return (tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device, tensor.is_conj(),
-            tensor.is_neg(), tensor.storage_offset(), tensor.untyped_storage().nbytes())
+            tensor.storage_offset(), tensor.untyped_storage().nbytes())
 
 
 def _stand_in(form: Tuple[Any, ...]) -> torch.Tensor:
-    shape, strides, dtype, device, conjugate, negative, offset, size_bytes = form
+    shape, strides, dtype, device, conjugate, offset, size_bytes = form
     made = torch.empty(size_bytes // dtype.itemsize, dtype=dtype, device=device).as_strided(
         shape, strides, offset)
-    made = made.conj() if conjugate else made
-    return torch._neg_view(made) if negative else made
+    return made.conj() if conjugate else made
 
 
 def _key(value: Any, read: List[_Placed]) -> Any:
