@@ -215,6 +215,19 @@ def test_without_a_search_a_plan_is_no_dearer_than_the_engines(policy, config, m
     assert plan.pool_bytes <= pool_bytes and 0 < plan.overhead <= overhead
 
 
+def test_a_policy_of_the_engine_is_the_plan_where_nothing_better_is_found(config, monkeypatch):
+    def refuses(networks):
+        raise InfeasibleBudget("nothing was found", 1, 2)
+    ours, pool_bytes, total_bytes, overhead = beside("full", (4, 256), config)
+    monkeypatch.setattr(torchtitan, "best_plan", refuses)
+    made = torchtitan.plan_step(ours.gm, config, total_bytes, costs="reference")
+    assert made.plan.pool_bytes == pool_bytes
+    assert made.plan.overhead == pytest.approx(overhead)
+    assert "this is the engine's own policy 'full'" in made.summary
+    with pytest.raises(InfeasibleBudget):
+        torchtitan.plan_step(ours.gm, config, total_bytes // 2, costs="reference")
+
+
 def test_gathering_a_weight_again_is_a_choice():
     """SimpleFSDP over eight ranks of a pretended process group."""
     code = """
