@@ -17,8 +17,9 @@ _NAMES = ("default", "eager", "full")
 
 
 def policies(network: TracedNetwork, config: Any) -> List[Plan]:
-    """The engine's policies as plans, the fastest first; none where no budget is given."""
-    if network.request.budget in (None, KNEE) or not hasattr(config, "parallelism"):
+    """The engine's policies as plans, the fastest first; none where no budget asks for one."""
+    if network.request.budget in (None, KNEE) or not hasattr(config, "parallelism") \
+            or _budget_bytes(network) >= network.unplanned.total_bytes:
         return []
     made = [Plan(network.graph, schedule, Status.FEASIBLE, name, Footprint(
         network.pool_bytes(schedule), network.outside_bytes), network.unplanned)
