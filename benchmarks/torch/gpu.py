@@ -27,17 +27,21 @@ from .nets import build
 Row = Dict[str, Any]
 #: Network, batch, mode, method, budget, and seconds that must be left to begin; the most telling
 #: first. "module" is the module without a compiler: rows of eager kernels are compared with it.
+#: A plan that may also move values to the host.
+HOSTED = "memonger, host"
 #: Budgets that name a system are the least memory that it published for the network.
 ROWS: Tuple[Tuple[str, int, str, str, Any, float], ...] = (
     ("resnet50", 184, "module", "unplanned", None, 10),
     ("resnet50", 184, "eager", "unplanned", None, 10),
     ("resnet50", 184, "eager", "memonger", "50%", 15),
     ("resnet50", 184, "eager", "memonger", "MONeT", 20),
+    ("resnet50", 184, "eager", HOSTED, "50%", 25),
     ("resnet50", 184, "module", "each block", None, 10),
     ("resnet50", 64, "module", "unplanned", None, 10),
     ("resnet50", 64, "eager", "memonger", "OGC", 20),
     ("gpt2", 16, "module", "unplanned", None, 10),
     ("gpt2", 16, "eager", "memonger", "60%", 20),
+    ("gpt2", 16, "eager", HOSTED, "60%", 25),
     ("gpt2", 16, "eager", "torch budget", 0.3, 15),
     ("gpt2_chunks", 16, "module", "unplanned", None, 10),
     ("gpt2_chunks", 16, "eager", "memonger", "60%", 20),
@@ -113,13 +117,15 @@ class Run:
     def _measured(self, net: str, batch: int, mode: str, method: str, budget: Any) -> Row:
         module, inputs = build(net, batch, self.args.tiny, self.args.device)
         key, compared = (net, batch, mode), (net, batch, base_mode(mode))
-        if method == "memonger" and key not in self.profiles and self.args.costs == "measured":
+        ours = method in ("memonger", HOSTED)
+        if ours and key not in self.profiles and self.args.costs == "measured":
             self.profiles[key] = mt.profile(module, inputs, mode)
             if self.cuda:
                 torch.cuda.empty_cache()
         step: Any = module
-        if method == "memonger" or method == "unplanned" and mode != "module":
-            step = memonger(module, budget, mode, self.profiles.get(key, "auto"), 3.0)
+        if ours or method == "unplanned" and mode != "module":
+            step = memonger(module, budget, mode, self.profiles.get(key, "auto"), 3.0,
+                            host="auto" if method == HOSTED else None)
         elif method == "torch budget":
             step = torch_budget(module, budget, mode)
         elif method == "each block":
@@ -128,11 +134,12 @@ class Run:
         found = mt.measure(step, inputs, self.args.steps)
         row: Row = {"peak_bytes": found.peak_bytes, "before_bytes": found.before_bytes,
                     "step_s": found.step_s}
-        if method == "memonger":
+        if ours:
             plan = mt.plans(step)[-1]
             row.update(predicted_bytes=plan.pool_bytes, overhead=plan.overhead, bound=plan.bound,
                        budget_bytes=plan.budget_bytes, ops=len(plan.graph.ops),
-                       planning_s=plan.planning_s, total_bytes=plan.total_bytes)
+                       planning_s=plan.planning_s, total_bytes=plan.total_bytes,
+                       host_bytes=plan.host_bytes)
             if plan.predicted_pool_bytes is not None:  # what was tried is what the plan states
                 row["predicted_bytes"] = plan.predicted_pool_bytes
         gradients = [p.grad.detach().clone() for p in module.parameters() if p.grad is not None]
@@ -177,6 +184,8 @@ class Run:
                 row["ops"], row["planning_s"])
         if "gradients_off" in row:
             words += "  gradients off by %.1e" % row["gradients_off"]
+        if row.get("host_bytes"):
+            words += "  %.1f MiB on the host" % (row["host_bytes"] / 2**20)
         return words + "  [%.0f s]" % row["row_s"]
 
     def table(self) -> str:

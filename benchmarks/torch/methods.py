@@ -19,9 +19,10 @@ from memonger.torch.pytorch import private, private_joint
 from memonger.torch.rewrite.eager import runner
 
 
-def memonger(module: nn.Module, budget: Any, mode: str, costs: Any, time_limit: float) -> Any:
+def memonger(module: nn.Module, budget: Any, mode: str, costs: Any, time_limit: float,
+             host: Any = None) -> Any:
     """The module under a plan of ours; budget None: the same without a plan."""
-    return mt.compile(module, budget, mode, costs=costs, time_limit=time_limit)
+    return mt.compile(module, budget, mode, costs=costs, time_limit=time_limit, host=host)
 
 
 def torch_budget(module: nn.Module, share: float, mode: str, solver: str = "dp") -> Any:
