@@ -25,10 +25,10 @@ from .methods import by_blocks, memonger, torch_budget
 from .nets import build
 
 Row = Dict[str, Any]
-#: Network, batch, mode, method, budget, and seconds that must be left to begin; the most telling
-#: first. "module" is the module without a compiler: rows of eager kernels are compared with it.
 #: A plan that may also move values to the host.
 HOSTED = "memonger, host"
+#: Network, batch, mode, method, budget, and seconds that must be left to begin; the most telling
+#: first. "module" is the module without a compiler: rows of eager kernels are compared with it.
 #: Budgets that name a system are the least memory that it published for the network.
 ROWS: Tuple[Tuple[str, int, str, str, Any, float], ...] = (
     ("resnet50", 184, "module", "unplanned", None, 10),

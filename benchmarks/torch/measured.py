@@ -193,7 +193,7 @@ def page(tables: Sequence[List[Row]]) -> str:
                  for _, start in groups]
         planned = [row for row in rows if "predicted_bytes" in row]
         lines.append("| %s | %s | %.1f MiB | %s | %s | %s s | %s s | %s %% |" % (
-            base["net"], base["mode"], (base["peak_bytes"] + base["before_bytes"]) / 2**20,
+            base["net"], base["mode"], total_bytes(base) / 2**20,
             " | ".join(cells), ", ".join(ahead(rows)) or "–",
             " ".join("%.0f" % row["first_s"] for row in rows if "first_s" in row),
             " ".join("%.1f" % row["planning_s"] for row in planned),
