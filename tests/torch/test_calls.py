@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from torch_nets import Convolutions, images
 
 import memonger.torch as mt
-from memonger.errors import InputError, UnknownOpError, VerificationError
+from memonger.errors import InfeasibleBudget, InputError, UnknownOpError, VerificationError
 from memonger.plans.verification import Difference
 from memonger.report import progress
 
@@ -99,6 +99,16 @@ def test_the_largest_batch_planned_is_larger_and_no_more_fits():
     assert found.plan.total_bytes <= budget
     with pytest.raises(InputError, match="in bytes"):
         mt.max_batch(module, x, "50%")
+
+
+@pytest.mark.parametrize("mode", ["eager", "inductor"])
+def test_a_call_that_makes_no_code_refuses_what_no_plan_fits(mode):
+    """Under Inductor the smallest plan came back, up to 1.5 times the budget, as if it fitted."""
+    module, x = Convolutions(), images()
+    least = mt.plan(module, x, mode=mode, overhead=2.9, costs="reference", time_limit=2)
+    with pytest.raises(InfeasibleBudget) as refused:
+        mt.plan(module, x, int(0.7 * least.total_bytes), mode, costs="reference", time_limit=2)
+    assert refused.value.minimum_bytes > refused.value.budget_bytes
 
 
 def test_what_was_profiled_is_used_where_all_of_a_step_is_known(tmp_path):

@@ -49,6 +49,9 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
             raise
         return call, graphs[-1].plan if len(graphs) > before else None
 
+    if compilation.only_plan:  # there is no code, of which to try the smallest plan's
+        return make({})[0]
+
     def unplanned() -> Tuple[Callable[..., Any], Optional[Plan]]:
         request = compilation.request
         compilation.request = replace(request, unplanned=True)
