@@ -48,11 +48,11 @@ class StatedNetwork:
 
     def confirm(self, plan: Plan, applied: Plan) -> Plan:
         extra_bytes = self.extra_bytes(applied)
-        return self.as_plan(replace(plan, planned=Footprint(
+        return self.as_plan(plan.changed(planned=Footprint(
             plan.pool_bytes + extra_bytes, {}, plan.pool_bytes)))
 
     def as_plan(self, plan: Plan) -> Plan:
-        return replace(plan, unplanned=self.unplanned)
+        return plan.changed(unplanned=self.unplanned)
 
     def advice(self, plan: Plan) -> str:
         return ""

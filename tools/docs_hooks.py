@@ -18,6 +18,8 @@ PUBLIC = {
     "memonger.mx.calls.planned": "memonger",
     "memonger.native": "memonger.native",
     "memonger.plans.plan": "memonger",
+    "memonger.plans.parts": "memonger.plans.parts",
+    "memonger.plans.footprint": "memonger.plans.footprint",
     "memonger.solve": "memonger.solve",
     "memonger.solve.options": "memonger.solve.options",
     "memonger.solve.result": "memonger.solve.result",

@@ -117,7 +117,7 @@ def _finish_sweep(args: argparse.Namespace, frontier: List[Plan]) -> None:
 def named(plan: Plan, path: str) -> Plan:
     """The plan with the name of the network's file, if it has no name yet."""
     name = plan.graph.name or name_of(path)
-    return replace(plan, graph=replace(plan.graph, name=name))
+    return plan.changed(graph=replace(plan.graph, name=name))
 
 
 def finish(args: argparse.Namespace, plan: Plan, record: Dict[str, Any]) -> None:

@@ -140,7 +140,7 @@ def plan(args: argparse.Namespace) -> Plan:
         made = calls.plan(model.module, model.inputs, args.budget, max_clones=args.max_clones,
                           progress=bar, overhead=args.overhead, host=args.host, link=args.link,
                           **_options(args))
-    return replace(made, options={**made.options, **model.record})
+    return made.changed(options={**made.options, **model.record})
 
 
 def _options(args: argparse.Namespace) -> Dict[str, Any]:

@@ -67,9 +67,8 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
             if smallest is not None:
                 break  # the error would name the lowered budget, not the caller's
             if isinstance(error.best_plan, Plan):
-                error.best_plan = replace(
-                    network.as_plan(error.best_plan), options=record,
-                    planning_s=time.perf_counter() - started_s)
+                error.best_plan = network.as_plan(error.best_plan).changed(
+                    options=record, planning_s=time.perf_counter() - started_s)
             raise
         if not options.recompute:  # what must run again may take more
             _check_overhead(answer, request)
@@ -160,7 +159,7 @@ def _searched(graph: Graph, pool_budget: Optional[int], method: str, options: Op
     logger.info("%s: pool %s, %+.1f %% time", answer.status.value,
                 format_bytes(answer.pool_bytes), 100 * answer.overhead)
     told = unmet_requests.notes(graph, answer.schedule, options.recompute)
-    return replace(answer, notes=answer.notes + told)
+    return answer.changed(notes=answer.notes + told)
 
 
 def confirmed(network: Network, answer: Plan, budget_bytes: Optional[int],
@@ -171,9 +170,9 @@ def confirmed(network: Network, answer: Plan, budget_bytes: Optional[int],
         name: size for name, size in plan.planned.outside_bytes.items()
         if name != "never_written"})
     if resident.total_bytes <= (budget_bytes or 0):  # it fits even if all is written
-        plan = replace(plan, planned=resident)
+        plan = plan.changed(planned=resident)
     if plan.status is Status.NOT_NEEDED and plan.baseline_total_bytes > (budget_bytes or 0):
         # Unplanned, bytes outside the pool are more: copies of arrays in other layouts.
-        plan = replace(plan, status=Status.OPTIMAL).with_bound(plan.bound)
-    return replace(plan, budget_bytes=budget_bytes, options=dict(record),
-                   planning_s=time.perf_counter() - started_s)
+        plan = plan.changed(status=Status.OPTIMAL).with_bound(plan.bound)
+    return plan.changed(budget_bytes=budget_bytes, options=dict(record),
+                        planning_s=time.perf_counter() - started_s)

@@ -8,7 +8,6 @@ its plans keep of the network, and how files of them are checked, is a
 """
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Collection, Mapping, Optional, Protocol
 
 from ..graph.types import Graph
@@ -90,7 +89,7 @@ class Network(Protocol):
 
     def as_plan(self, plan: Plan) -> Plan:
         """A solver's answer as a plan of this network, beside its unplanned step."""
-        return replace(plan, costs=self.costs, unplanned=self.unplanned)
+        return plan.changed(costs=self.costs, unplanned=self.unplanned)
 
     def advice(self, plan: Plan) -> str:
         """What else would make the plan smaller, to be added to a refusal; "" for nothing."""

@@ -154,7 +154,7 @@ def plan_network(network: Network, request: PlanRequest,
     if call.best is None:
         raise _refusal(call)
     made = call.best if call.best is call.asked else _with_proof(call, call.best)
-    return replace(made, notes=made.notes + request.notes)
+    return made.changed(notes=made.notes + request.notes)
 
 
 def search_s(network: Network, time_limit: float) -> float:
@@ -174,7 +174,7 @@ def _refusal(call: Call) -> InfeasibleBudget:
     refused = call.refused
     assert refused is not None
     if refused.bound_bytes > call.bound_bytes and isinstance(refused.best_plan, Plan):
-        refused = refusal(replace(refused.best_plan, minimum_total_bytes=call.bound_bytes),
+        refused = refusal(refused.best_plan.changed(minimum_total_bytes=call.bound_bytes),
                           failure_notes(call.account.failures))
     refused.args = ("%s. Unplanned, the network takes %s; a smaller batch takes less" % (
         refused, format_bytes(call.network.unplanned.total_bytes)),)
@@ -189,8 +189,9 @@ def _with_proof(call: Call, plan: Plan) -> Plan:
     asked = call.asked if call.best_network is call.network else None
     if asked is None:
         graph = offered(call.network, call.request).graph
-        return replace(plan.with_bound(free_bound(graph, call.request.variants)),
-                       minimum_total_bytes=None)
+        return plan.changed(minimum_total_bytes=None).with_bound(
+            free_bound(graph, call.request.variants))
     least_bytes = asked.minimum_total_bytes
-    return replace(plan.with_bound(asked.bound), minimum_total_bytes=least_bytes
-                   if least_bytes is None else min(least_bytes, plan.total_bytes))
+    if least_bytes is not None:
+        least_bytes = min(least_bytes, plan.total_bytes)
+    return plan.changed(minimum_total_bytes=least_bytes).with_bound(asked.bound)

@@ -140,7 +140,7 @@ def _smallest_at_least(
 
 
 def _measured(plan: Plan, used_bytes: int) -> Plan:
-    return replace(plan, planned=replace(
+    return plan.changed(planned=replace(
         plan.planned, pool_bytes=used_bytes, predicted_pool_bytes=plan.pool_bytes))
 
 
@@ -148,4 +148,4 @@ def _of_what_it_takes(plan: Plan, share: float) -> Plan:
     """The plan of unplanned code with a share of its measured total for its budget."""
     unplanned = replace(plan.unplanned, pool_bytes=plan.pool_bytes,
                         predicted_pool_bytes=plan.unplanned.pool_by_graph_bytes)
-    return replace(plan, unplanned=unplanned, budget_bytes=int(share * unplanned.total_bytes))
+    return plan.changed(unplanned=unplanned, budget_bytes=int(share * unplanned.total_bytes))

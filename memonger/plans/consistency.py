@@ -6,7 +6,6 @@ compared. Added time needs no comparison; :attr:`Plan.overhead` is always worked
 """
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Dict, List, Sequence
 
 from ..graph.schedule import expand
@@ -32,8 +31,8 @@ def confirm(plan: Any, graph: Graph, method: str, keep: Sequence[int] = ()) -> P
     try:
         if not isinstance(plan, Plan):
             raise TypeError("it answered with a %s in place of a Plan" % type(plan).__name__)
-        plan = replace(plan, bound=float(plan.bound))  # linear programs answer in NumPy's numbers
-        check_types([plan, plan.planned, plan.unplanned])
+        plan = plan.changed(bound=float(plan.bound))  # linear programs answer in NumPy's numbers
+        check_types([plan, plan.terms, plan.footprints, plan.outcome, plan.planned, plan.unplanned])
         check_types([plan.schedule, *plan.schedule.steps])
         if plan.graph is not graph and plan.graph != graph:
             raise ValueError("it is for another graph")

@@ -39,3 +39,19 @@ class Footprint:
         """The pool that follows from the graph."""
         predicted = self.predicted_pool_bytes
         return self.pool_bytes if predicted is None else predicted
+
+
+@dataclass(frozen=True)
+class Footprints:
+    """Bytes of a step that is planned.
+
+    Attributes
+    ----------
+    planned : Footprint
+        What it takes with the plan.
+    unplanned : Footprint
+        What it takes without one, on the framework as it comes.
+    """
+
+    planned: Footprint
+    unplanned: Footprint

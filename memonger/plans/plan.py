@@ -6,44 +6,26 @@ frozen and free of MXNet; symbols travel as JSON text, and the planned one becom
 """
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Dict, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple, TypeVar, Union, cast
 
 from ..graph.schedule import Schedule
 from ..graph.types import Graph
 from ..memory.host import host_bytes
 from .above import views
-from .footprint import Footprint
+from .footprint import Footprints
+from .parts import Outcome, Status, Terms
 from .record import Record
 
+T = TypeVar("T")
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
 #: How ``Plan.costs`` ends where times are another device's, for want of measured ones.
 NOT_OF_THIS_MACHINE = (", as this one is busy", ", as this one is not measured")
-
-
-class Status(str, enum.Enum):
-    """How a search ended."""
-
-    OPTIMAL = "optimal"
-    FEASIBLE = "feasible"
-    NOT_NEEDED = "not_needed"
-    TIME_LIMIT = "time_limit"
-    INTERRUPTED = "interrupted"
-
-    @property
-    def advice(self) -> str:
-        """What the status means, in a sentence."""
-        return {
-            "optimal": "proven: no other choice of ops is cheaper at this budget "
-                       "and these op times",
-            "feasible": "not proven optimal",
-            "not_needed": "the network fits without a plan",
-            "time_limit": "the best found in time; a longer time limit may find a better one",
-            "interrupted": "the best found before the interruption",
-        }[self.value]
+#: Names of the fields of a plan's parts, by part.
+_OF_PARTS = {name: frozenset(part.__dataclass_fields__) for name, part in (
+    ("terms", Terms), ("footprints", Footprints), ("outcome", Outcome))}
 
 
 @dataclass(frozen=True)
@@ -62,54 +44,49 @@ class Progress:
     own_units: bool = False
 
 
+def _read(doc: str, get: Callable[[Plan], T]) -> T:
+    """A read-only property, for the type checker what ``get`` gives."""
+    return cast(T, property(get, doc=doc))
+
+
 @dataclass(frozen=True)
 class Plan:
     """All decisions for one network, with predicted bytes and time.
 
     Sizes are bytes, times seconds, ``overhead`` and ``bound`` shares of the unplanned step
-    (0.07 is +7 %).
+    (0.07 is +7 %). Fields of the terms, footprints and outcome are read on the plan, too.
     """
 
+    #: What was asked for, and how times and bytes are counted.
+    terms: Terms
     #: The unplanned training step.
     graph: Graph
     #: What the planned step runs, on ``graph`` (with ``schedule.variants`` in use).
     schedule: Schedule
-    status: Status
-    method: str
-    #: What the step takes with the plan, and without one on the framework as it comes.
-    planned: Footprint
-    unplanned: Footprint
-
-    # ------------------------------------------------------------------ what was asked for
-    budget_bytes: Optional[int] = None
-    #: For the record: keyword arguments of ``memonger.plan``.
-    options: Mapping[str, Any] = field(default_factory=dict)
-    #: Where the op times come from: "roofline: cpu", "profile: <device>", "units",
-    #: ``UNIT_TIMES``.
-    costs: str = "units"
-    #: How storage is assigned: "arena" or "best" (plugin), "stock" (MXNet), "live" (peak of live
-    #: bytes).
-    storage: str = "best"
-
-    # ------------------------------------------------------------------ what was found
-    #: Smallest overhead that any plan of the class can have at this budget.
-    bound: float = 0.0
-    #: No plan of the class has a smaller total (a proven bound); None when not computed.
-    minimum_total_bytes: Optional[int] = None
-    #: The method proved :attr:`bound` itself. Not part of plan files.
-    bounded: bool = field(default=False, repr=False, compare=False)
-    #: Remarks of the method and of the caller, a sentence each.
-    notes: Tuple[str, ...] = ()
-    #: Seconds the planning took; not saved, so that plan files are reproducible.
-    planning_s: float = field(default=0.0, compare=False)
-    #: Measured by ``memonger.measure``, when the user ran it; see :mod:`.measurement`.
-    measured: Optional[Mapping[str, Any]] = None
-
-    # ------------------------------------------------------------------ where it comes from
+    #: What the step takes with the plan, and without one.
+    footprints: Footprints
+    #: How the search ended, what it proved, and remarks.
+    outcome: Outcome
     #: What the frontend keeps of the network.
     record: Record = field(default_factory=Record, repr=False)
-    #: Read from a file; see ``unchecked``.
-    from_file: bool = field(default=False, compare=False)
+
+    def changed(self, **fields: Any) -> "Plan":
+        """The plan with other fields.
+
+        Parameters
+        ----------
+        **fields
+            The plan's own, or those of its terms, footprints and outcome.
+
+        Returns
+        -------
+        Plan
+        """
+        for name, names in _OF_PARTS.items():
+            own = {field: fields.pop(field) for field in names & fields.keys()}
+            if own:
+                fields[name] = replace(getattr(self, name), **own)
+        return replace(self, **fields)
 
     @property
     def unchecked(self) -> Tuple[str, ...]:
@@ -136,7 +113,25 @@ class Plan:
         """
         bound = min(bound, self.overhead)
         unproven = self.status is Status.OPTIMAL and bound < self.overhead
-        return replace(self, bound=bound, status=Status.FEASIBLE if unproven else self.status)
+        return self.changed(bound=bound, status=Status.FEASIBLE if unproven else self.status)
+
+    # ------------------------------------------------------------------ fields of its parts
+    budget_bytes = _read("The most that the step may take.", lambda plan: plan.terms.budget_bytes)
+    options = _read("Keyword arguments of ``memonger.plan``.", lambda plan: plan.terms.options)
+    costs = _read("Where the op times come from.", lambda plan: plan.terms.costs)
+    storage = _read("How storage is assigned.", lambda plan: plan.terms.storage)
+    planned = _read("What the step takes with the plan.", lambda plan: plan.footprints.planned)
+    unplanned = _read("What it takes without one.", lambda plan: plan.footprints.unplanned)
+    status = _read("How the search ended.", lambda plan: plan.outcome.status)
+    method = _read("The method that found the plan.", lambda plan: plan.outcome.method)
+    bound = _read("No plan of the class has a smaller overhead.", lambda plan: plan.outcome.bound)
+    bounded = _read("The method proved the bound itself.", lambda plan: plan.outcome.bounded)
+    minimum_total_bytes = _read(
+        "No plan of the class has a smaller total.", lambda plan: plan.outcome.minimum_total_bytes)
+    notes = _read("Remarks, a sentence each.", lambda plan: plan.outcome.notes)
+    planning_s = _read("Seconds the planning took.", lambda plan: plan.outcome.planning_s)
+    measured = _read("What ``memonger.measure`` found.", lambda plan: plan.outcome.measured)
+    from_file = _read("Read from a file.", lambda plan: plan.outcome.from_file)
 
     # ------------------------------------------------------------------ totals
     @property
@@ -237,7 +232,7 @@ class Plan:
         -------
         Plan
         """
-        return replace(self, measured=dict(measured))
+        return self.changed(measured=dict(measured))
 
     # ------------------------------------------------------------------ views
     def explain(self, op: str) -> str:

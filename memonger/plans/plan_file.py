@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping
 
 from ..graph.decisions import decisions_of
 from ..graph.imported import looks_like_graph
@@ -29,8 +29,9 @@ from ..util.type_checks import check_types
 from . import columnar_json as columns
 from .above import record_in
 from .consistency import contradictions
-from .footprint import Footprint
-from .plan import Plan, Status
+from .footprint import Footprint, Footprints
+from .parts import Outcome, Status, Terms
+from .plan import Plan
 
 SCHEMA = 3
 #: That of files that are read, too: graphs have another form (:mod:`..graph.older_files`).
@@ -122,14 +123,14 @@ def loads(text: str) -> Plan:
                 "the plan was made for graph %s, and the file holds graph %s; %s"
                 % (data["fingerprint"], graph.fingerprint, _AGAIN),
                 str(data["fingerprint"]), graph.fingerprint)
-        planned, unplanned = _unpack_footprints(data)
         plan = Plan(
-            graph=graph, schedule=_unpack_schedule(graph, data["schedule"]),
-            status=Status(data["status"]), planned=planned, unplanned=unplanned,
-            options=_tuples(data["options"]), notes=tuple(data["notes"]),
-            record=record_in(data), measured=_tuples(data["measured"]), from_file=True,
-            **{key: data[key] for key in _PLAIN})
-        check_types([plan, plan.planned, plan.unplanned, plan.record])
+            Terms(data["budget_bytes"], _tuples(data["options"]), data["costs"], data["storage"]),
+            graph, _unpack_schedule(graph, data["schedule"]), _unpack_footprints(data),
+            Outcome(Status(data["status"]), data["method"], data["bound"],
+                    data["minimum_total_bytes"], tuple(data["notes"]), _tuples(data["measured"]),
+                    from_file=True),
+            record_in(data))
+        check_types([plan, plan.terms, plan.planned, plan.unplanned, plan.outcome, plan.record])
         _check_options(plan.options)
         outside = [(name, size) for fixed in (plan.fixed_bytes, plan.baseline_fixed_bytes)
                    for name, size in fixed.items()]
@@ -223,13 +224,12 @@ def _pack_footprints(plan: Plan) -> Dict[str, Any]:
     return fields
 
 
-def _unpack_footprints(data: Mapping[str, Any]) -> Tuple[Footprint, Footprint]:
-    """Of the planned and of the unplanned step."""
+def _unpack_footprints(data: Mapping[str, Any]) -> Footprints:
     outside = dict(data["fixed_bytes"])
-    return (Footprint(data["pool_bytes"], outside, data.get("predicted_pool_bytes")),
-            Footprint(data["baseline_pool_bytes"],
-                      dict(data.get("baseline_fixed_bytes") or outside),
-                      data.get("predicted_baseline_pool_bytes")))
+    return Footprints(
+        Footprint(data["pool_bytes"], outside, data.get("predicted_pool_bytes")),
+        Footprint(data["baseline_pool_bytes"], dict(data.get("baseline_fixed_bytes") or outside),
+                  data.get("predicted_baseline_pool_bytes")))
 
 
 # ---------------------------------------------------------------------- schedules

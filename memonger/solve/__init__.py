@@ -170,9 +170,9 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
             # A plan could still be faster than none, with variants.
             from .mip.bounds import free_bound
             if plan.baseline_pool_bytes > budget_bytes:  # MXNet alone would not fit
-                plan = replace(plan, status=Status.OPTIMAL)
-            return replace(plan.with_bound(free_bound(graph, options.variants)),
-                           planning_s=time.perf_counter() - started_s)
+                plan = plan.changed(status=Status.OPTIMAL)
+            return plan.changed(planning_s=time.perf_counter() - started_s).with_bound(
+                free_bound(graph, options.variants))
     account = options.account or Effort(float("inf"))
     failed_before = len(account.failures)
     answer = confirm(solver(graph, budget_bytes, replace(options, account=account)), graph, method,
@@ -180,7 +180,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
     if not keeps_host(graph, answer.schedule, options.host_budget_bytes):
         raise host_refusal(answer, options.host_budget_bytes or 0)
     notes = failure_notes(account.failures[failed_before:])
-    plan = replace(answer, method=method, notes=answer.notes + notes)
+    plan = answer.changed(method=method, notes=answer.notes + notes)
     if budget_bytes is not None and not _fits(plan):
         if plan.status is Status.INTERRUPTED:
             raise NoPlanInTime("interrupted before a plan that fits was found; the smallest "
@@ -188,7 +188,7 @@ def solve(graph: Graph, budget_bytes: Optional[int], method: str = "auto",
         raise refusal(plan, notes)
     if options.bound and budget_bytes is not None and plan.status is not Status.INTERRUPTED:
         plan = _with_bound(plan, budget_bytes, options)
-    return replace(plan, planning_s=time.perf_counter() - started_s)
+    return plan.changed(planning_s=time.perf_counter() - started_s)
 
 
 def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
@@ -206,11 +206,11 @@ def _with_bound(plan: Plan, budget_bytes: int, options: Options) -> Plan:
     effort = Effort(options.time_limit_s / 2)
     proven = overhead_bound(graph, limit_bytes, options.variants, options.keep, effort,
                             rounds=rounds)
-    plan = replace(plan, notes=plan.notes + failure_notes(effort.failures))
+    plan = plan.changed(notes=plan.notes + failure_notes(effort.failures))
     bound = min(plan.overhead, max(plan.bound, proven.extra_s / graph.time_s))
     if bound < plan.overhead - 1e-9:
-        return replace(plan, bound=bound)
-    return replace(plan, bound=plan.overhead, status=Status.OPTIMAL)
+        return plan.changed(bound=bound)
+    return plan.changed(bound=plan.overhead, status=Status.OPTIMAL)
 
 
 def _fits(plan: Plan) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Optional, Sequence
 
@@ -159,13 +159,13 @@ class Board:
             Status.TIME_LIMIT if self.effort.left_s <= 0 else Status.FEASIBLE
         plan = build_plan(self.graph, chosen.schedule, method, self.options, budget_bytes, status)
         share = self.bound.extra_s / (self.graph.time_s or float("inf"))
-        plan = replace(plan, bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
-                       bounded=True)
+        plan = plan.changed(bound=min(share, plan.overhead) if np.isfinite(share) else 0.0,
+                            bounded=True)
         if not self.options.bound:
             return plan
         least_bytes = total_bytes(self.options, self.smallest_peak_bytes + least_outside_pool_bytes(
             self.graph, self.options.variants))
-        return replace(plan, minimum_total_bytes=min(least_bytes, plan.total_bytes))
+        return plan.changed(minimum_total_bytes=min(least_bytes, plan.total_bytes))
 
     # ------------------------------------------------------------------ chains
     @cached_property

@@ -1,7 +1,6 @@
 """Plans for many budgets: the frontier of memory and time."""
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Callable, Iterable, List, NamedTuple
 
 from ..plans.frontier import frontier, knee
@@ -35,7 +34,7 @@ def sweep_budgets(budgets: Iterable[Budget], whole_bytes: int, plan_at: Callable
             least_bytes = max(least_bytes, error.bound_bytes)
             continue
         if plans and plans[-1].overhead < new.overhead:
-            new = replace(plans[-1].with_bound(new.bound), budget_bytes=budget)
+            new = plans[-1].with_bound(new.bound).changed(budget_bytes=budget)
         plans.append(new)
     return plans[::-1]
 

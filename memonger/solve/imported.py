@@ -63,7 +63,7 @@ def plan_graph(graph: Graph, budget: Union[None, str, int, float] = None, method
     pool_budget = parse_imported_budget(budget, whole, not graph.own_units) - around
     try:
         plan = solve(graph, pool_budget, method, asked)
-        return replace(plan, notes=(*plan.notes, *notes))
+        return plan.changed(notes=(*plan.notes, *notes))
     except InfeasibleBudget as error:
         note = rounded_budget_note(budget, whole) if graph.own_units else ""
         if note:

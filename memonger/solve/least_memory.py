@@ -70,7 +70,7 @@ def least_memory(graph: Graph, budget_bytes: Optional[int], options: Options,
         plan = _squeezed(plan, peak.bytes, replace(options, account=effort), effort, solve)
     least_bytes = total_bytes(
         options, peak.bytes + least_outside_pool_bytes(graph, options.variants))
-    return replace(plan, method="auto", minimum_total_bytes=min(least_bytes, plan.total_bytes))
+    return plan.changed(method="auto", minimum_total_bytes=min(least_bytes, plan.total_bytes))
 
 
 def _squeezed(plan: Plan, least_bytes: int, options: Options, effort: Effort,
@@ -93,11 +93,11 @@ def _squeezed(plan: Plan, least_bytes: int, options: Options, effort: Effort,
             without=options.without | _NO_SMALLEST))
         if tried.pool_bytes <= aim and tried.overhead <= most and \
                 _bytes_by_schedule(tried) <= _bytes_by_schedule(plan):
-            plan = replace(plan, schedule=tried.schedule, planned=tried.planned,
-                           status=tried.status if tried.status is Status.INTERRUPTED
-                           else plan.status)
+            plan = plan.changed(schedule=tried.schedule, planned=tried.planned,
+                                status=tried.status if tried.status is Status.INTERRUPTED
+                                else plan.status)
         elif tried.status is Status.INTERRUPTED:
-            return replace(plan, status=tried.status)
+            return plan.changed(status=tried.status)
         else:
             step /= 2
     return plan
@@ -137,7 +137,7 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
                 if _bytes_by_schedule(candidate) < _bytes_by_schedule(best):
                     best = candidate
     except KeyboardInterrupt:
-        return replace(best, status=Status.INTERRUPTED)
+        return best.changed(status=Status.INTERRUPTED)
     if best is plan:
         return plan
     warm = replace(options, warm_start=decisions_of(plan.graph, best.schedule),
@@ -147,7 +147,7 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     inside = grown.overhead <= most and _bytes_by_schedule(grown) <= _bytes_by_schedule(best)
     if inside or grown.status is not Status.INTERRUPTED:
         return grown if inside else best
-    return replace(best, status=grown.status)
+    return best.changed(status=grown.status)
 
 
 def _other_schedules(plan: Plan, budget_bytes: Optional[int], options: Options,

@@ -9,8 +9,9 @@ from ..graph.types import Graph
 from ..memory.host import host_bytes
 from ..memory.storage import plan_storage, pool_bytes
 from ..memory.workspace import objects_bytes, workspace_bytes
-from ..plans.footprint import Footprint
-from ..plans.plan import Plan, Status
+from ..plans.footprint import Footprint, Footprints
+from ..plans.parts import Outcome, Status, Terms
+from ..plans.plan import Plan
 from ..util.errors import InfeasibleBudget
 from ..util.gc_pause import paused
 from ..util.units import format_distinct
@@ -54,11 +55,10 @@ def build_plan(graph: Graph, schedule: Schedule, method: str, options: Options,
         fixed["objects"] = objects_bytes(graph, schedule)
     base = "live" if options.storage == "live" else "stock"
     return Plan(
-        graph=graph, schedule=schedule, status=status, method=method,
-        planned=Footprint(pool_bytes(graph, schedule, options.storage), fixed),
-        unplanned=Footprint(unplanned_pool_bytes(graph, base), unplanned_fixed),
-        budget_bytes=total, costs=options.costs, storage=options.storage,
-        notes=notes)
+        Terms(total, costs=options.costs, storage=options.storage), graph, schedule,
+        Footprints(Footprint(pool_bytes(graph, schedule, options.storage), fixed),
+                   Footprint(unplanned_pool_bytes(graph, base), unplanned_fixed)),
+        Outcome(status, method, notes=notes))
 
 
 def unplanned(graph: Graph) -> Schedule:

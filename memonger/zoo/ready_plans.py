@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import replace
 from typing import Any, Dict, Mapping, Optional, Sequence, Tuple, Union
 
 from ..plans.plan import Plan, Status
@@ -100,12 +99,11 @@ def load(network: str, budget: Union[str, int, float] = "50%", symbol: Any = Non
     chosen = min(fitting, key=lambda item: (item["overhead"], item["total_bytes"]))
     plan = _restore(opened, chosen, budget_bytes, data)
     if parse_budget(chosen["share"], whole_bytes) != budget_bytes:
-        plan = replace(plan, notes=(*plan.notes, "the ready plan for %g %%, of those for %s; "
-                                    "memonger.plan searches for the budget itself" % (
-                                        100 * chosen["share"], ", ".join(
-                                            "%g %%" % (100 * item["share"])
-                                            for item in data["plans"]))))
-    return replace(plan, planning_s=time.perf_counter() - started_s)
+        note = "the ready plan for %g %%, of those for %s; memonger.plan searches for the budget " \
+            "itself" % (100 * chosen["share"], ", ".join(
+                "%g %%" % (100 * item["share"]) for item in data["plans"]))
+        plan = plan.changed(notes=(*plan.notes, note))
+    return plan.changed(planning_s=time.perf_counter() - started_s)
 
 
 def read_file(network: str) -> Dict[str, Any]:
@@ -173,8 +171,7 @@ def _restore(opened: Any, item: Mapping[str, Any], budget_bytes: int,
             "the ready plan of %s takes %d bytes in the pool here, not the %d it was made for; %s"
             % (data["network"], found_bytes, item["pool_bytes"], _AGAIN))
     shapes = opened.runner.binding.shapes
-    return replace(plan, bound=item["bound"], record=SymbolRecord.of(opened.symbol),
-                   budget_bytes=budget_bytes,
-                   options={"network": data["network"], "share": item["share"],
-                            "shapes": {name: list(shape)
-                                       for name, shape in sorted(shapes.items())}})
+    return plan.changed(
+        bound=item["bound"], record=SymbolRecord.of(opened.symbol), budget_bytes=budget_bytes,
+        options={"network": data["network"], "share": item["share"], "shapes": {
+            name: list(shape) for name, shape in sorted(shapes.items())}})

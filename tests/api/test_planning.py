@@ -50,7 +50,7 @@ def refusal(bound_bytes, budget_bytes=100):
 
 def taking(total_bytes, **fields):
     """A plan, and by how much its bound form takes more than predicted."""
-    return replace(PLAN, **fields), total_bytes - PLAN.pool_bytes
+    return PLAN.changed(**fields), total_bytes - PLAN.pool_bytes
 
 
 def test_variants_that_take_more_than_none_are_left_out(search):
@@ -64,7 +64,7 @@ def test_variants_that_take_more_than_none_are_left_out(search):
 
 def test_a_looser_budget_gets_a_tighter_ones_plan_but_not_its_proof():
     tight = plan_of(resnet((1,), 4, 16), {}, bound=0.0, status=Status.OPTIMAL)
-    loose = replace(plan_of(tight.graph), bound=-0.5)
+    loose = plan_of(tight.graph).changed(bound=-0.5)
     assert loose.overhead > tight.overhead
     first, second = sweep_budgets([90, 50], 100, lambda budget: loose if budget > 50 else tight)
     assert second is tight and first.schedule == tight.schedule and first.budget_bytes == 90
@@ -78,7 +78,7 @@ def test_budgets_that_a_refusal_proves_too_small_are_not_searched():
         tried.append(budget)
         if budget < 60:
             raise InfeasibleBudget("too small", budget, 60, bound_bytes=50)
-        return replace(PLAN, budget_bytes=budget)
+        return PLAN.changed(budget_bytes=budget)
 
     assert [plan.budget_bytes for plan in sweep_budgets([80, 55, 45, 20], 100, plan_at)] == [80]
     assert tried == [20, 55, 80]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from footprints import pair
+from footprints import pair, plan_with
 
 import memonger
 from memonger.cli import main
@@ -38,8 +38,8 @@ def small_plan() -> Plan:
              Op.of("loss", "sum", (1,), (2,), time_s=1e-3),
              Op.of("relu_backward", "relu", (1, 2), (3,), is_backward=True, forward_op=0,
                    time_s=2e-3)), outputs=(2,), name="small")
-    return Plan(graph=graph, schedule=expand(graph, {0: {}}), status=Status.OPTIMAL,
-                method="auto", **pair(2**20, 2**21, {"parameters": 100}), bound=0.25)
+    return plan_with(pair(2**20, 2**21, {"parameters": 100}), graph, expand(graph, {0: {}}),
+                     status=Status.OPTIMAL, method="auto", bound=0.25)
 
 
 class Recorder:

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import mxnet as mx
 import pytest
@@ -67,7 +66,7 @@ def test_the_words_of_a_plan_of_a_busy_machine(busy):
     assert used.schedule.variants and not used.time_is_known and used.overhead > 0
     assert str(used).count("time unknown on this machine") == 2
     assert used._repr_html_().count("time unknown on this machine") >= 1
-    measured = replace(used, costs="profile: this CPU")
+    measured = used.changed(costs="profile: this CPU")
     assert measured.time_is_known and "unknown" not in str(measured)
 
 

@@ -1,8 +1,6 @@
 """Code that takes more than its plan says: planned again, refused, or let be."""
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from report.graphs import plan_of, resnet
 
@@ -21,7 +19,7 @@ class Compiler:
 
     def __init__(self, *taken, smallest=0, **fields):
         self.taken, self.smallest, self.allowed = list(taken), smallest, []
-        self.plan = replace(PLAN, **{
+        self.plan = PLAN.changed(**{
             "planned": Footprint(1000, OUTSIDE), "unplanned": Footprint(2000, OUTSIDE),
             "budget_bytes": 1100, **fields})
 
@@ -34,7 +32,7 @@ class Compiler:
         return "code %d" % len(self.allowed), plan
 
     def _of(self, pool_bytes) -> Plan:
-        return replace(self.plan, planned=Footprint(pool_bytes, OUTSIDE))
+        return self.plan.changed(planned=Footprint(pool_bytes, OUTSIDE))
 
     def used_bytes(self, code, plan):
         assert code == "code %d" % len(self.allowed)
@@ -101,7 +99,7 @@ def test_where_no_plan_fits_the_smallest_is_tried_and_a_refusal_names_what_it_ta
 def test_where_the_code_of_no_plan_fits_the_unplanned_code_is_tried(unplanned_bytes, named):
     compiler = Compiler(None, 1200, unplanned_bytes, smallest=1200,
                         unplanned=Footprint(1100, OUTSIDE))
-    unplanned = replace(compiler.plan, method="none", planned=Footprint(1100, OUTSIDE))
+    unplanned = compiler.plan.changed(method="none", planned=Footprint(1100, OUTSIDE))
 
     def make():
         compiler.allowed.append("unplanned")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import strategies
-from footprints import pair, planned_as
+from footprints import pair, plan_with, planned_as
 from hypothesis import given
 from reference import liveness
 from reference.judge import Claim, validate
@@ -17,7 +17,6 @@ from memonger.graph.offers import Offer, offering
 from memonger.graph.schedule import Schedule, Step, expand, expand_in_part
 from memonger.graph.types import Graph, Implementation, Op, Tensor
 from memonger.memory.storage import plan_storage
-from memonger.plans.plan import Plan, Status
 from memonger.plans.validate import Kind
 from memonger.util.errors import InputError
 
@@ -155,11 +154,10 @@ def test_claims_are_checked():
 def test_a_whole_plan():
     graph = net()
     schedule = Schedule(PLANNED)
-    plan = Plan(graph, schedule, Status.FEASIBLE, "test",
-                **pair(40, 40, {"parameters": 10}), budget_bytes=50)
+    plan = plan_with(pair(40, 40, {"parameters": 10}), graph, schedule, budget_bytes=50)
     assert validate(plan) == []
     assert [p.kind for p in validate(planned_as(plan, pool_bytes=20))] == [Claim.POOL]
-    assert [str(p) for p in validate(replace(plan, budget_bytes=30))] == [
+    assert [str(p) for p in validate(plan.changed(budget_bytes=30))] == [
         "the total is above the budget: 40 bytes of pool and 10 others, allowed are 30"]
     with pytest.raises(TypeError):
         validate(graph)

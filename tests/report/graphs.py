@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Dict, List, Sequence, Tuple
 
-from footprints import pair
+from footprints import pair, plan_with
 
 from memonger.graph.schedule import expand
 from memonger.graph.types import Graph, Inplace, Op, Tensor
-from memonger.plans.plan import Plan, Status
+from memonger.plans.plan import Plan
 
 FLOPS_PER_S, BYTES_PER_S = 10e12, 600e9
 
@@ -250,18 +250,14 @@ def cheap_ops(graph: Graph) -> List[int]:
             if not op.is_backward and op.recomputable and op.kind in CHEAP]
 
 
-def plan_of(graph: Graph, recompute=None, budget_bytes=None, **fields) -> Plan:
+def plan_of(graph: Graph, recompute=None, **fields) -> Plan:
     """A plan with true pool sizes, as ``memonger.plan`` would return it."""
     from memonger.memory.timeline import timeline
     chosen = {op: {} for op in cheap_ops(graph)} if recompute is None else recompute
     schedule = expand(graph, chosen)
-    values = {
-        "graph": graph, "schedule": schedule, "status": Status.FEASIBLE, "method": "local",
-        **pair(timeline(graph, schedule, "best").pool_bytes,
-               timeline(graph, expand(graph, {}), "best").pool_bytes, fixed_bytes(graph)),
-        "budget_bytes": budget_bytes,
-        "costs": "roofline: gpu"}
-    return Plan(**{**values, **fields})
+    bytes_of = pair(timeline(graph, schedule, "best").pool_bytes,
+                    timeline(graph, expand(graph, {}), "best").pool_bytes, fixed_bytes(graph))
+    return plan_with(bytes_of, graph, schedule, costs="roofline: gpu").changed(**fields)
 
 
 def fixed_bytes(graph: Graph) -> Dict[str, int]:

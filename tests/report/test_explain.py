@@ -103,7 +103,7 @@ def test_why_no_variant_stands_in_an_ops_place(plan, op, attributes, asked, word
              {"op": op, "name": "relu0", "attrs": attributes, "inputs": [[0, 0, 0]]}]
     symbol = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}
     record = SymbolRecord(original_json=json.dumps(symbol))
-    other = replace(plan, record=record, options={"variants": asked})
+    other = plan.changed(record=record, options={"variants": asked})
     last = other.explain("relu0").splitlines()[-1].strip()
     if words is None:
         assert "variant" not in last
@@ -115,7 +115,6 @@ def test_variants_that_were_offered_are_named(plan):
     index = plan.graph.op_index["relu0"]
     offered = [Offer(name, index, ((index, Implementation((), ())),))
                for name in ("mask_relu", "batch_norm_relu")]
-    other = replace(plan, graph=offering(plan.graph, offered),
-                    options={"variants": "exact"})
+    other = plan.changed(graph=offering(plan.graph, offered), options={"variants": "exact"})
     assert other.explain("relu0").splitlines()[-1].strip() == \
         "could run as the variant mask_relu or batch_norm_relu"

@@ -10,13 +10,13 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
-from footprints import pair
+from footprints import pair, plan_with
 from report.browser import CHROMIUM, Browser
 from report.graphs import lstm, plan_of, resnet
 
 from memonger.graph.imported import single_output_graph
 from memonger.graph.schedule import expand
-from memonger.plans.plan import UNIT_TIMES, Plan, Status
+from memonger.plans.plan import UNIT_TIMES, Status
 from memonger.report import html, page_data
 from memonger.report.charts.timeline import draw_timeline
 from memonger.report.diagram.dot import dot_text
@@ -127,10 +127,10 @@ def test_the_command_line_is_spelled_out(plan):
         "--keep 'fc*' -o plan.json")
     options = {"optimizer": "sgd", "optimizer_params": {"momentum": 0.9}, "costs": "v100",
                "max_clones": 1}
-    assert html.command_line(replace(plan, options=options)) == (
+    assert html.command_line(plan.changed(options=options)) == (
         "memonger plan %s-symbol.json --costs v100 --max-clones 1 --optimizer sgd,momentum=0.9 "
         "-o plan.json" % plan.graph.name)
-    ready = replace(plan, options={"network": "vgg16", "share": 0.75, "shapes": {}})
+    ready = plan.changed(options={"network": "vgg16", "share": 0.75, "shapes": {}})
     assert html.command_line(ready) == 'memonger.zoo.load("vgg16", "75%")'
     page = re.sub("</?span>", "", html.page(plan))
     assert html.escape(html.command_line(plan)) in page
@@ -191,7 +191,8 @@ def test_a_huge_diagram_stays_out(plan, monkeypatch):
     (single_output_graph(["a", "b"], [5, 6], [1, 2], [True, False], [(0, 1)], "toy"),
      [("a", "node  5")]), (single_output_graph([], [], [], [], []), [])], ids=["toy", "empty"])
 def test_plans_of_other_planners_graphs_and_of_nothing_have_every_form(graph, shown, tmp_path):
-    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", **pair(11, 11), storage="live")
+    plan = plan_with(pair(11, 11), graph, expand(graph, {}), status=Status.OPTIMAL, method="milp",
+                     storage="live")
     assert data_of(html.page(plan))["plain"] is True and str(plan)
     drawing = draw(plan)
     assert [node.lines for node in drawing.nodes] == shown
@@ -201,7 +202,7 @@ def test_plans_of_other_planners_graphs_and_of_nothing_have_every_form(graph, sh
 
 
 def test_times_of_one_unit_an_op_are_no_seconds_on_the_page(plan):
-    data = data_of(html.page(replace(plan, costs=UNIT_TIMES)))
+    data = data_of(html.page(plan.changed(costs=UNIT_TIMES)))
     assert data["plain_times"] is True and data["plain"] is False
     assert data_of(html.page(plan))["plain_times"] is False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from footprints import pair, unplanned_as
+from footprints import pair, plan_with, unplanned_as
 from report.graphs import plan_of, resnet, tiny
 
 from memonger.graph.imported import single_output_graph
@@ -14,7 +14,7 @@ from memonger.graph.types import Implementation
 from memonger.memory.storage import plan_storage
 from memonger.plans.frontier import frontier, knee
 from memonger.plans.measurement import Measurement
-from memonger.plans.plan import UNIT_TIMES, Plan, Status
+from memonger.plans.plan import UNIT_TIMES, Status
 from memonger.plans.verification import Difference, Verification
 from memonger.report import formatting as words
 from memonger.report import text
@@ -38,8 +38,8 @@ def test_summary(plan, golden):
 def test_the_columns_add_up_to_the_total(plan):
     """Parts outside the pool that a plan changes stand alone, all others together."""
     outside = plan.fixed_bytes
-    odd = replace(
-        plan, planned=replace(plan.planned, outside_bytes={**outside, "workspace": 5 << 20}),
+    odd = plan.changed(
+        planned=replace(plan.planned, outside_bytes={**outside, "workspace": 5 << 20}),
         unplanned=replace(plan.unplanned, outside_bytes={**outside, "layout_copies": 40 << 20}))
     for made in (plan, odd):
         names, *rows = text.summary_rows(Facts(made))[:3]
@@ -60,7 +60,7 @@ def test_times_of_one_unit_an_op_are_no_seconds():
     """Without the plugin ResNet-50 was said to take 525 s a step."""
     base = plan_of(resnet((2, 2), 16, 64))
     ops = tuple(op.changed(time_s=1.0) for op in base.graph.ops)
-    units = replace(base, graph=replace(base.graph, ops=ops), costs=UNIT_TIMES)
+    units = base.changed(graph=replace(base.graph, ops=ops), costs=UNIT_TIMES)
     row = next(line for line in text.summary(units).splitlines() if line.startswith("unplanned"))
     assert row.split()[-1] == str(len(ops)) and "MiB" in row
 
@@ -91,7 +91,7 @@ def test_variants_are_counted_by_name():
 
 
 def test_other_worlds_and_statuses_are_told(plan):
-    shown = str(replace(plan, status=Status.TIME_LIMIT, planning_s=6.1))
+    shown = str(plan.changed(status=Status.TIME_LIMIT, planning_s=6.1))
     assert "a longer time limit may find one), found in" in shown
     assert "6.10 s" in shown
 
@@ -99,8 +99,8 @@ def test_other_worlds_and_statuses_are_told(plan):
 def test_graphs_of_other_planners_keep_their_units():
     graph = single_output_graph(["a", "b", "c"], [5, 6, 7000], [1.0, 2.5, 3.0],
                                 [True, True, False], [(0, 1), (1, 2), (0, 2)], "toy")
-    plan = Plan(graph, expand(graph, {}), Status.OPTIMAL, "milp", **pair(7011, 7011),
-                budget_bytes=8000, storage="live")
+    plan = plan_with(pair(7011, 7011), graph, expand(graph, {}), status=Status.OPTIMAL,
+                     method="milp", budget_bytes=8000, storage="live")
     shown = str(plan)
     assert "7,011" in shown and "8,000" in shown and "6.5" in shown
     assert "KiB" not in shown and "not counted" not in shown
@@ -141,7 +141,7 @@ def test_measurement_table(golden):
 def test_a_process_that_takes_far_more_than_predicted_is_told(share, words):
     graph = single_output_graph(list("ab"), [1] * 2, [0.2] * 2, [True] * 2, [])
     size = 2**29 if share < 2 else 2**20
-    plan = Plan(graph, expand(graph, {}), Status.FEASIBLE, "local", **pair(size, size))
+    plan = plan_with(pair(size, size), graph, expand(graph, {}))
     found = measurement_table(Measurement(int(share * size), 0.02, (0.02,), "cpu(0)"),
                               predicted=plan)
     if words is None:
@@ -158,8 +158,7 @@ def test_a_process_that_takes_far_more_than_predicted_is_told(share, words):
 def test_why_far_more_is_taken_depends_on_what_the_plan_is_for(costs, pools, words):
     graph = replace(single_output_graph(list("ab"), [1] * 2, [0.2] * 2, [True] * 2, []),
                     pools=pools)
-    plan = Plan(graph, expand(graph, {}), Status.FEASIBLE, "local", costs=costs,
-                **pair(2**29, 2**29))
+    plan = plan_with(pair(2**29, 2**29), graph, expand(graph, {}), costs=costs)
     found = measurement_table(Measurement(2**30, 0.02, (0.02,), "cpu(0)"),
                               predicted=plan)
     assert "takes 2.0 times the 512 MiB that were predicted: " + words in found
@@ -170,15 +169,15 @@ def test_a_step_that_takes_far_longer_than_predicted_is_told(plan):
     step_s = plan.graph.time_s * (1 + plan.overhead)
     for costs, advice in (("roofline: this CPU", "memonger profile measures op times"),
                           ("profile: this CPU", "profile again, on an idle machine")):
-        found = measurement_table(measured, predicted=replace(plan, costs=costs))
+        found = measurement_table(measured, predicted=plan.changed(costs=costs))
         assert "a step takes %.1f times the" % (9.0 / step_s) in found and advice in found
     close = replace(measured, step_s=1.4 * step_s, steps_s=(1.4 * step_s,))
     assert "a step takes" not in measurement_table(close, predicted=plan)
 
 
 def test_an_allocator_that_takes_more_than_the_budget_is_told(plan):
-    live = replace(plan, graph=replace(plan.graph, pools="units"), budget_bytes=plan.total_bytes,
-                   costs="roofline: this CPU")
+    live = plan.changed(graph=replace(plan.graph, pools="units"), budget_bytes=plan.total_bytes,
+                        costs="roofline: this CPU")
     measured = Measurement(plan.total_bytes + 1, 0.01, (0.01,), "cpu")
     found = measurement_table(measured, predicted=live, holder="allocator")
     assert "that is above the budget of" in found and "memonger profile measures" in found
@@ -191,7 +190,7 @@ def sweep(points):
     plans = []
     for pool, overhead in points:
         times = expand(graph.with_times([0.2 * (1 + overhead)] * 5), {})
-        plan = Plan(graph, times, Status.FEASIBLE, "local", **pair(pool, 1000), budget_bytes=pool)
+        plan = plan_with(pair(pool, 1000), graph, times, budget_bytes=pool)
         plans.append(_Fixed(plan, overhead))
     return plans
 
@@ -223,8 +222,8 @@ def test_frontier_table(golden):
     golden("frontier.txt", frontier_table(plans) + "\n")
     assert frontier_table([]) == "no plan"
     in_bytes = [_Fixed(replace(
-        plan._plan, graph=replace(plan.graph, pools="allocator"),
-        **pair(plan.pool_bytes, plan.baseline_pool_bytes, {"inputs": 1000})), plan.overhead)
+        plan._plan, graph=replace(plan.graph, pools="allocator"), footprints=pair(
+            plan.pool_bytes, plan.baseline_pool_bytes, {"inputs": 1000})), plan.overhead)
         for plan in plans]
     header, least = (line.split() for line in frontier_table(in_bytes).splitlines()[:2])
     assert header[:6] == ["total", "of", "unplanned", "in", "the", "step"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
-from dataclasses import replace
 
 import pytest
 from footprints import planned_as, unplanned_as
@@ -128,10 +127,9 @@ def test_a_measured_line_is_drawn_where_there_is_one(plan):
 
 
 def test_the_unplanned_measurement_is_less_what_the_unplanned_network_has_outside(plan):
-    both = replace(
-        unplanned_as(planned_as(plan, outside_bytes={"workspace": 10}),
-                     outside_bytes={"workspace": 70}),
-        measured={"allocated_bytes": 30, "original": {"allocated_bytes": 100}})
+    measured = {"allocated_bytes": 30, "original": {"allocated_bytes": 100}}
+    both = unplanned_as(planned_as(plan, outside_bytes={"workspace": 10}),
+                        outside_bytes={"workspace": 70}).changed(measured=measured)
     assert measured_pool(both) == 20
     assert measured_pool(both, original=True) == 30
 

@@ -148,9 +148,9 @@ def test_a_file_with_too_much_on_the_host_contradicts_itself():
     graph = offloadable()
     plan = plan_graph(graph, "60%", "local", time_limit_s=1)
     taken = host_bytes(graph, plan.schedule)
-    asked = replace(plan, options={"host_budget_bytes": taken})
+    asked = plan.changed(options={"host_budget_bytes": taken})
     assert plan_file.loads(plan_file.dumps(asked)).host_bytes == taken
-    wrong, = contradictions(replace(plan, options={"host_budget_bytes": taken - 1}))
+    wrong, = contradictions(plan.changed(options={"host_budget_bytes": taken - 1}))
     assert "values on the host take %d bytes" % taken in wrong
 
 

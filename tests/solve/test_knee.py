@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Dict, Tuple
 
 import pytest
-from footprints import pair
+from footprints import pair, plan_with
 from planning_net import StatedNetwork
 from small_graphs import chain
 
@@ -13,7 +13,7 @@ from memonger.graph.schedule import expand
 from memonger.planning.max_batch import search_batch
 from memonger.planning.requests import PlanRequest
 from memonger.planning.searches import plan_network
-from memonger.plans.plan import Plan, Status
+from memonger.plans.plan import Plan
 from memonger.solve.frontier import find_knee
 from memonger.solve.imported import plan_graph
 from memonger.util.errors import InfeasibleBudget, InputError
@@ -31,8 +31,8 @@ def stated(curve: Dict[int, float]):
         total = min(fitting, key=lambda size: (curve[size], size))
         schedule = expand(GRAPH, {})
         times = [op.time_s * (1 + curve[total]) for op in GRAPH.ops]
-        return _Fixed(Plan(GRAPH.with_times(times), schedule, Status.FEASIBLE, "local",
-                           **pair(total, 1000), budget_bytes=budget_bytes), curve[total])
+        return _Fixed(plan_with(pair(total, 1000), GRAPH.with_times(times), schedule,
+                                budget_bytes=budget_bytes), curve[total])
     return plan_at
 
 

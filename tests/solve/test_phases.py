@@ -45,7 +45,7 @@ def test_every_method_plans_networks_laid_in_one_graph(method, order):
     except InfeasibleBudget as error:
         assert method in ("chen", "ogc")  # these do not look at the budget
         plan = error.best_plan
-        plan = replace(plan, budget_bytes=plan.total_bytes)
+        plan = plan.changed(budget_bytes=plan.total_bytes)
     assert not judge.validate(plan)
     assert plan.bound <= plan.overhead + 1e-9
     assert plan.schedule.recomputed()
@@ -100,7 +100,7 @@ def test_what_a_later_pass_reads_of_an_earlier_one_is_from_its_first_run(seed, m
     try:
         plan = plan_graph(graph, 0.8, method, time_limit_s=0.5)
     except InfeasibleBudget as error:
-        plan = replace(error.best_plan, budget_bytes=error.best_plan.total_bytes)
+        plan = error.best_plan.changed(budget_bytes=error.best_plan.total_bytes)
     assert not judge.validate(plan)
     assert plan.bound <= plan.overhead + 1e-9
 

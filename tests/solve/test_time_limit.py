@@ -131,7 +131,7 @@ def test_a_budget_that_only_time_may_meet_is_refused_in_these_words():
     assert re.match("no plan was found that fits .* in the time limit; the smallest.*, or give "
                     "the search more time$", str(build.refusal(plan)))
     for status, least in ((Status.TIME_LIMIT, plan.total_bytes), (Status.FEASIBLE, 0)):
-        refused = replace(plan, status=status, minimum_total_bytes=least)
+        refused = plan.changed(status=status, minimum_total_bytes=least)
         assert re.match("no plan fits [^;]*; the smallest", str(build.refusal(refused)))
 
 

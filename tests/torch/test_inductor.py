@@ -117,7 +117,7 @@ def test_code_has_as_many_clones_as_the_plan():
     op, readers = next((op, found) for op, found in late.items() if len(found) > 1)
     schedule = expand(graph, {op: {reader: 1 + number for number, reader in enumerate(readers)}})
     assert schedule.recomputed().count(op) == len(readers)
-    step = mt.compile(module, plan=replace(plan, schedule=schedule, budget_bytes=None))
+    step = mt.compile(module, plan=plan.changed(schedule=schedule, budget_bytes=None))
     with saved_code() as codes:
         numbers = trained(step, module, x)
     assert codes[-1].count(".convolution(") == len(readers)
@@ -232,7 +232,7 @@ def test_the_smallest_plan_is_tried_where_it_is_for_other_bytes_than_were_asked(
 
     def smaller(network, plan):
         made = apply(network, plan)
-        return replace(made, planned=replace(made.planned, pool_bytes=made.pool_bytes - 1))
+        return made.changed(planned=replace(made.planned, pool_bytes=made.pool_bytes - 1))
     tried = []
     monkeypatch.setattr(TracedNetwork, "apply", smaller)
     monkeypatch.setattr(inductor, "trial_bytes", lambda *_: tried.append(10 ** 9) or tried[-1])

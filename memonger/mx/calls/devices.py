@@ -71,7 +71,7 @@ def beside_devices(plan: Plan, network: BoundNetwork, costs: Any,
 
 
 def _with_totals(plan: Plan, by_device: Mapping[str, Mapping[str, int]]) -> Plan:
-    return replace(plan, record=replace(plan.record, by_device=by_device))
+    return plan.changed(record=replace(plan.record, by_device=by_device))
 
 
 def plan_over_devices(symbol: Any, binding: Binding, costs: Any, request: PlanRequest,
@@ -171,4 +171,4 @@ def _together(whole: BoundNetwork, parts: List[Plan], request: PlanRequest,
     everywhere = set(limits) == set(devices_of(whole.form.captured))
     plan = confirmed(network, plan, sum(limits.values()) if everywhere else None,
                      {**record_of(network, request), "budget": budgets}, started_s)
-    return replace(plan, bound=min(plan.overhead, sum(part.bound for part in parts)))
+    return plan.changed(bound=min(plan.overhead, sum(part.bound for part in parts)))

@@ -150,7 +150,7 @@ class BoundNetwork:
         outside = {**plan.fixed_bytes, **taken.outside_bytes}
         if "layout_copies" in plan.fixed_bytes:  # of a network that runs as on stock MXNet
             outside["layout_copies"] = plan.fixed_bytes["layout_copies"]
-        return self.as_plan(replace(plan, notes=notes, planned=Footprint(
+        return self.as_plan(plan.changed(notes=notes, planned=Footprint(
             taken.pool_bytes, outside, predicted)))
 
     def as_plan(self, plan: Plan) -> Plan:
@@ -167,8 +167,9 @@ class BoundNetwork:
             notes += ("without a plan MXNet fuses point-wise ops there, and its pool takes %d "
                       "bytes; unfused, as in planned executors, %d"
                       % (unplanned_bytes, predicted),)
-        return replace(plan, notes=notes, costs=self.costs, record=SymbolRecord.of(self.symbol),
-                       unplanned=replace(self.unplanned, predicted_pool_bytes=predicted))
+        return plan.changed(
+            notes=notes, costs=self.costs, record=SymbolRecord.of(self.symbol),
+            unplanned=replace(self.unplanned, predicted_pool_bytes=predicted))
 
     def advice(self, plan: Plan) -> str:
         """That convolutions need not be tuned, where that takes bytes."""

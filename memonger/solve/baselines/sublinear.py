@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 from typing import (
     AbstractSet,
     Dict,
@@ -246,4 +245,4 @@ def solve(graph: Graph, budget_bytes: Optional[int], options: Options) -> Plan:
                          Status.NOT_NEEDED)
     if nothing.pool_bytes <= plan.pool_bytes and not options.recompute:
         plan = nothing
-    return replace(plan, status=Status.INTERRUPTED) if interrupted else plan
+    return plan.changed(status=Status.INTERRUPTED) if interrupted else plan

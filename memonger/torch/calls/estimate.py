@@ -11,8 +11,9 @@ import torch
 from ...graph.schedule import expand
 from ...memory.storage import plan_storage
 from ...plans.by_module import StepEstimate
-from ...plans.footprint import Footprint
-from ...plans.plan import Plan, Status
+from ...plans.footprint import Footprint, Footprints
+from ...plans.parts import Outcome, Status, Terms
+from ...plans.plan import Plan
 from ...report import memory_snapshot as report
 from ...util.errors import InputError, MemongerError
 from ...util.messages import listed, one_line
@@ -122,10 +123,10 @@ def estimate(module: Any, inputs: Inputs, mode: Optional[str] = None, optimizer:
     schedule = expand(graph, {})
     takes_all = Footprint(plan_storage(graph, schedule, "live").pool_bytes, fixed)
     return StepEstimate(
-        graph=graph, schedule=schedule, status=Status.NOT_NEEDED, method="none", planned=takes_all,
-        unplanned=takes_all, storage="live", options={"torch": torch.__version__},
-        notes=tuple(notes), planning_s=time.perf_counter() - started_s, modules=modules,
-        moment=moment)
+        Terms(options={"torch": torch.__version__}, storage="live"), graph, schedule,
+        Footprints(takes_all, takes_all),
+        Outcome(Status.NOT_NEEDED, "none", notes=tuple(notes),
+                planning_s=time.perf_counter() - started_s), modules=modules, moment=moment)
 
 
 def memory_snapshot(plan: Plan) -> Dict[str, Any]:

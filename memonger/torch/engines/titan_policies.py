@@ -1,13 +1,13 @@
 """What torchtitan's own policies decide for a step: no plan is slower in as many bytes."""
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 from ...graph.schedule import Schedule, expand
 from ...planning.confirmed_plan import confirmed, record_of
-from ...plans.footprint import Footprint
-from ...plans.plan import Plan, Status
+from ...plans.footprint import Footprint, Footprints
+from ...plans.parts import Outcome, Status, Terms
+from ...plans.plan import Plan
 from ...util.units import KNEE, parse_budget
 from ..pytorch import private_joint
 from ..step.network import TracedNetwork
@@ -21,8 +21,9 @@ def policies(network: TracedNetwork, config: Any) -> List[Plan]:
     if network.request.budget in (None, KNEE) or not hasattr(config, "parallelism") \
             or _budget_bytes(network) >= network.unplanned.total_bytes:
         return []
-    made = [Plan(network.graph, schedule, Status.FEASIBLE, name, Footprint(
-        network.pool_bytes(schedule), network.outside_bytes), network.unplanned)
+    made = [Plan(Terms(), network.graph, schedule, Footprints(Footprint(
+        network.pool_bytes(schedule), network.outside_bytes), network.unplanned),
+        Outcome(Status.FEASIBLE, name))
         for name, schedule in _schedules(network, config)]
     return sorted(made, key=lambda plan: plan.overhead)
 
@@ -47,7 +48,7 @@ def faster(network: TracedNetwork, engine: Sequence[Plan], ours: Optional[Plan],
                          record_of(network, network.request), started_s)
         if made.total_bytes <= _budget_bytes(network):
             note = "this is the engine's own policy %r" % plan.method
-            return replace(made, notes=(*made.notes, note)).with_bound(
+            return made.changed(notes=(*made.notes, note)).with_bound(
                 0.0 if ours is None else ours.bound)
     return None
 

@@ -258,7 +258,7 @@ class EngineStep(TracedNetwork):
         predicted = None if pool_bytes == plan.pool_bytes else plan.pool_bytes
         notes = () if not plan.schedule.variants else (_AS_PLACED % (
             100 * (schedule.time_s(captured.graph) / self.graph.time_s - 1),),)
-        return self.as_plan(replace(plan, notes=plan.notes + notes, planned=replace(
+        return self.as_plan(plan.changed(notes=plan.notes + notes, planned=replace(
             plan.planned, pool_bytes=pool_bytes, predicted_pool_bytes=predicted)))
 
 

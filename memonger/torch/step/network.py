@@ -161,8 +161,9 @@ class TracedNetwork(Network):
         pool_bytes = self.pool_bytes(both)
         if pool_bytes > plan.pool_bytes or both.steps == plan.schedule.steps:
             return plan
-        return replace(plan, schedule=both, planned=replace(plan.planned, pool_bytes=pool_bytes),
-                       status=Status.FEASIBLE if plan.status is Status.OPTIMAL else plan.status)
+        return plan.changed(
+            schedule=both, planned=replace(plan.planned, pool_bytes=pool_bytes),
+            status=Status.FEASIBLE if plan.status is Status.OPTIMAL else plan.status)
 
     def confirm(self, plan: Plan, applied: Plan) -> Plan:
         """The plan that runs."""
@@ -184,8 +185,8 @@ class TracedNetwork(Network):
         notes += self._on_checkpoints(plan) + self._on_values()
         planned = replace(plan.planned, outside_bytes={
             **plan.planned.outside_bytes, **self.outside_of(plan.schedule)})
-        return replace(plan, costs=self.costs, notes=notes, unplanned=self.unplanned,
-                       planned=planned)
+        return plan.changed(costs=self.costs, notes=notes, unplanned=self.unplanned,
+                            planned=planned)
 
     def _on_checkpoints(self, plan: Plan) -> Tuple[str, ...]:
         """What a plan does with the module's own checkpoints, which the unplanned step has."""

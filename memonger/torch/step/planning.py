@@ -13,8 +13,9 @@ from ...graph.types import Graph
 from ...planning.confirmed_plan import record_of
 from ...planning.searches import plan_network
 from ...planning.sweeping import at_knee
-from ...plans.footprint import Footprint
-from ...plans.plan import Plan, Status
+from ...plans.footprint import Footprint, Footprints
+from ...plans.parts import Outcome, Status, Terms
+from ...plans.plan import Plan
 from ...solve.mip.bounds import free_bound, overhead_bound
 from ...util.errors import InfeasibleBudget, PlanMismatch
 from ...util.units import KNEE, format_bytes, parse_budget
@@ -200,8 +201,8 @@ def _in_flight(network: TracedNetwork, wanted: Request, started_s: float,
                 raise
             plan = error.best_plan
         if plan.status is Status.OPTIMAL:
-            plan = replace(plan, status=Status.FEASIBLE)
-        made.append(replace(plan, budget_bytes=budget_bytes, minimum_total_bytes=None).with_bound(
+            plan = plan.changed(status=Status.FEASIBLE)
+        made.append(plan.changed(budget_bytes=budget_bytes, minimum_total_bytes=None).with_bound(
             free_bound(network.graph, wanted.variants)))
         network = replace(network, most_bytes=network.pool_like(plan.schedule, budget_bytes))
     fit = [plan for plan in made if plan.total_bytes <= budget_bytes]
@@ -274,11 +275,9 @@ def _plan_of(network: TracedNetwork, wanted: Request, schedule: Schedule, starte
     pool_bytes = network.as_written_bytes if schedule is network.as_written else \
         network.pool_bytes(schedule)
     return network.as_plan(Plan(
-        graph=network.graph, schedule=schedule, method=method, status=status,
-        planned=Footprint(pool_bytes, network.outside_of(schedule)),
-        unplanned=network.unplanned, budget_bytes=budget_bytes, storage="live",
-        options=record_of(network, wanted), notes=wanted.notes,
-        planning_s=time.perf_counter() - started_s))
+        Terms(budget_bytes, record_of(network, wanted), storage="live"), network.graph, schedule,
+        Footprints(Footprint(pool_bytes, network.outside_of(schedule)), network.unplanned),
+        Outcome(status, method, notes=wanted.notes, planning_s=time.perf_counter() - started_s)))
 
 
 def _for_planning(captured: Captured, request: Request) -> Request:
