@@ -24,6 +24,7 @@ PUBLIC = {
     "memonger.solve.options": "memonger.solve.options",
     "memonger.solve.result": "memonger.solve.result",
     "memonger.torch.calls.estimate": "memonger.torch",
+    "memonger.torch.calls.max_batch": "memonger.torch",
     "memonger.torch.calls.plan": "memonger.torch",
     "memonger.torch.calls.compiled": "memonger.torch",
     "memonger.torch.pytorch.loss_layer": "memonger.torch",

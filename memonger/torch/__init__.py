@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from .calls.compiled import compile, measure, options, plans, verify
 from .calls.estimate import estimate, memory_snapshot
-from .calls.plan import max_batch, plan, profile, sweep
+from .calls.max_batch import max_batch
+from .calls.plan import plan, profile, sweep
 from .check.measure import Measurement
 from .check.verify import Verification
 from .pytorch.loss_layer import linear_cross_entropy

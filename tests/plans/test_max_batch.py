@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memonger.planning.max_batch import search_batch
+from memonger.planning.max_batch import largest_batches, search_batch
 from memonger.planning.requests import PlanRequest
 from memonger.plans.max_batch import largest
 from memonger.util.errors import InfeasibleBudget, NoPlanInTime
@@ -91,6 +91,23 @@ def test_the_smallest_plan_finds_the_batch_and_a_search_its_plan():
 def test_a_batch_that_only_the_smallest_plan_fits_keeps_it(ends):
     found, _ = search_of_batches(ends)
     assert (found.planned, found.plan.overhead) == (7, 0.3)
+
+
+def test_where_it_is_known_about_how_many_fit_unplanned_few_are_counted():
+    counted = []
+
+    def total_bytes(batch):
+        counted.append(batch)
+        return 300 * batch
+
+    def plan_at(request, batch):
+        if request.budget is not None and 140 * batch > 10000:
+            raise InfeasibleBudget("too large", 10000, 140 * batch)
+        return SimpleNamespace(overhead=0.3, total_bytes=140 * batch)
+    for near, batches in ((33, [33, 34]), (30, [30, 31, 33, 34])):
+        counted.clear()
+        found = largest_batches(PlanRequest("10000"), 65536, total_bytes, plan_at, near)
+        assert (found.unplanned, found.planned, counted) == (33, 71, batches)
 
 
 def test_where_no_plan_is_smaller_the_largest_unplanned_batch_is_the_answer():

@@ -1,16 +1,13 @@
 """The calls that plan, and run no step of the module; :mod:`memonger.torch` lists all calls."""
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
-from ...planning.max_batch import search_batch
 from ...planning.sweeping import BUDGETS, sweep_requests
-from ...plans.max_batch import MaxBatch
 from ...plans.plan import Budget, Plan
-from ...report.progress import Asked, callback_of, part_of, shows_progress
-from ..pytorch.module_step import Inputs, device_of, with_batch
+from ...report.progress import Asked, callback_of, shows_progress
+from ..pytorch.module_step import Inputs, device_of
 from ..step.planning import log_plan, make_plan
 from ..step.request import Request, requested, resolved, with_host
 from ..times import stored_profiles
@@ -128,47 +125,6 @@ def sweep(module: Any, inputs: Inputs, budgets: Sequence[Budget] = BUDGETS,
         log_plan(made)
         return made
     return sweep_requests(request, budgets, unplanned.plan.total_bytes, plan_of)
-
-
-@shows_progress
-def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor",
-              costs: Any = "auto", variants: str = "exact", time_limit: float = 10.0,
-              limit: int = 65536,
-              progress: Asked = None) -> MaxBatch:
-    """The largest batch that fits a budget, unplanned and planned, by predicted bytes.
-
-    The first dimension of every input that equals the first input's first dimension is the batch.
-    The smallest plan that is found, which may add half the time of a step, says what fits.
-
-    Parameters
-    ----------
-    module, inputs, mode, costs, variants, progress
-        As for :func:`plan`.
-    time_limit : float
-        Most work for all candidates together: most of it for the smallest plan, which says what
-        fits, the rest for the plan of the largest batch.
-    budget : int or str
-        Bytes or "8GB"; no share, as each batch has another total.
-    limit : int
-        The largest batch to try.
-
-    Returns
-    -------
-    memonger.plans.max_batch.MaxBatch
-    """
-    request = requested(Request(budget=budget, mode=mode, variants=variants,
-                                time_limit=time_limit, progress=callback_of(progress)), costs)
-
-    started_s = time.perf_counter()
-
-    def total_bytes(batch: int) -> int:
-        asked = replace(request, budget=None, unplanned=True, progress=part_of(
-            request.progress, "batch %d" % batch, started_s))
-        return traced(module, with_batch(inputs, batch), asked).plan.total_bytes
-
-    return search_batch(
-        request, limit, total_bytes,
-        lambda asked, batch: traced(module, with_batch(inputs, batch), asked).plan)
 
 
 def profile(module: Any, inputs: Inputs, mode: str = "inductor") -> Profile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import copy
 import functools
 from dataclasses import replace
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence, Type
 
 import torch
 
@@ -14,6 +14,7 @@ from ..pytorch.module_step import Inputs, arguments, check_module, in_eval, on_d
 from ..step.backend import Backend, OnlyPlanning
 from ..step.compilation import PlannedGraph, Seen
 from ..step.parts import StepInParts, in_step
+from ..step.read_once import Forms, ReadOnce
 from ..step.request import Request
 from . import versions
 from .dynamo_errors import in_one_error
@@ -42,16 +43,29 @@ def sizes_of(module: Any, inputs: Inputs, request: Request) -> Seen:
     return seen
 
 
+def read_once(module: Any, inputs: Inputs, request: Request, batch: int) -> Optional[ReadOnce]:
+    """The training graph of a module that is one graph, to be planned with any batch.
+
+    None for another module, and where sizes are no numbers. ``batch``: that of the inputs; see
+    :class:`ReadOnce`.
+    """
+    check_module(module)
+    versions.check(request.mode)
+    found = _traced(module, inputs, request, kind=Forms)
+    if not isinstance(found, Forms) or not found.forms or found.forms[0].dynamic:
+        return None
+    return ReadOnce(found.forms, found.request, batch)
+
+
 def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = True,
-            in_parts: Optional[Compile] = None) -> Backend:
+            in_parts: Optional[Compile] = None, kind: Type[Backend] = Backend) -> Backend:
     """The backend with the training graph of a module."""
     module = given = original(module)
     module, inputs = on_device(module, inputs)
     if module is not given and request.optimizer is not None:
         request = replace(request, optimizer=request.optimizer.of_copy(
             list(given.parameters()), list(module.parameters())))
-    backend = Backend(replace(request, in_eval=in_eval(module)), only_plan=True,
-                      normalize=normalize)
+    backend = kind(replace(request, in_eval=in_eval(module)), only_plan=True, normalize=normalize)
     args, named = arguments(inputs)
     if in_parts is not None:
         return _traced_in_parts(module, args, named, backend.request, in_parts)
@@ -63,7 +77,8 @@ def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = Tru
         if isinstance(inner, OnlyPlanning):
             return backend
         if private.no_one_graph(inner):
-            return _traced_in_parts(module, args, named, backend.request, _as_a_whole)
+            return backend if isinstance(backend, Forms) else \
+                _traced_in_parts(module, args, named, backend.request, _as_a_whole)
         raise in_words(error) from (None if isinstance(inner, MemongerError) else error)
     raise InputError("PyTorch found nothing to compile in the module")
 

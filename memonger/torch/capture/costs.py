@@ -7,7 +7,7 @@ import torch
 import torch.fx as fx
 
 from ..pytorch import loss_layer, private_ops
-from ..pytorch.sizes import hint, tensor_bytes, tensors
+from ..pytorch.sizes import hint, resized, tensor_bytes, tensors
 from . import transfers
 from .collectives import network_bytes
 from .layouts import has_channels_last, reads_copies, strides_of
@@ -44,9 +44,9 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     values = private_ops.pytree.tree_map(
         lambda a: a.meta.get("val") if isinstance(a, fx.Node) else a, (node.args, node.kwargs))
     moved = tensors(values) + tensors(node.meta.get("val"))
-    count = hint(private_ops.flops(node, values)) \
+    count = resized(hint(private_ops.flops(node, values))) \
         or hint(loss_layer.flops(node.target, values[0])) \
-        or max((hint(t.numel()) for t in moved), default=0)
+        or max((resized(hint(t.numel())) for t in moved), default=0)
     moved_bytes = sum(map(tensor_bytes, moved)) + \
         hint(loss_layer.score_bytes(node.target, values[0]))
     return count / roofline.flops_per_s + moved_bytes / roofline.bytes_per_s
@@ -77,18 +77,25 @@ def call_signature(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any],
                        ["%s=%s" % (k, words(v)) for k, v in sorted(kwargs.items())])
 
 
-def op_times_s(nodes: List[Optional[fx.Node]], roofline: Roofline, fused: bool,
-               measured_s: Mapping[str, float]) -> List[float]:
-    """Seconds of each node; 0 for None. ``measured_s`` goes by :func:`signature`."""
+def roofline_for(costs: str, device: str) -> str:
+    """A name in :data:`ROOFLINES`; "auto" goes by the device."""
+    usual = "cpu" if device == "cpu" else "reference"
+    return usual if costs == "auto" else costs
+
+
+def times_s(nodes: Sequence[Optional[fx.Node]], parts: Sequence[Sequence[fx.Node]],
+            roofline: Roofline, fused: bool, measured_s: Mapping[str, float]) -> List[float]:
+    """Seconds of each op, by its node and the nodes that are part of it; 0 for None.
+
+    ``measured_s`` goes by :func:`signature`.
+    """
     known: Dict[str, float] = {}
-    times = []
-    for node in nodes:
+
+    def time_s(node: Optional[fx.Node]) -> float:
         if node is None:
-            times.append(0.0)
-            continue
+            return 0.0
         key = signature(node)
         if key not in known:
-            known[key] = measured_s[key] if key in measured_s else \
-                estimated_s(node, roofline)
-        times.append(known[key] * (FUSED_SHARE if fused and private_ops.is_fusible(node) else 1.0))
-    return times
+            known[key] = measured_s[key] if key in measured_s else estimated_s(node, roofline)
+        return known[key] * (FUSED_SHARE if fused and private_ops.is_fusible(node) else 1.0)
+    return [sum(map(time_s, [node, *others])) for node, others in zip(nodes, parts)]

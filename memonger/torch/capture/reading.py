@@ -12,9 +12,9 @@ from ...graph.types import DTYPES, Graph, Inplace, Op, Tensor
 from ..pytorch import private_joint, private_ops
 from ..pytorch.allocations import CUDA_GRANULE_BYTES
 from ..pytorch.loss_layer import temporary_bytes
-from ..pytorch.sizes import hint, tensors
+from ..pytorch.sizes import hint, resized, tensors
 from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
-from .costs import ROOFLINES, op_times_s, signature
+from .costs import ROOFLINES, roofline_for, signature, times_s
 from .fusion import in_order, in_registers, reduces
 from .layouts import has_channels_last, is_arranged, is_convolution
 from .operators import first_results, repeat_reason
@@ -59,6 +59,16 @@ def node_name(node: fx.Node) -> str:
     for old, new in (("'", ""), ('"', ""), ("[", "."), ("]", ""), ("_modules.", "")):
         path = path.replace(old, new)
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
+
+
+def kept_results(node: fx.Node, places: Sequence[int], sizes: Sequence[int]) -> Tuple[int, ...]:
+    """Of the results that an op makes those that stay with its first run.
+
+    ``places``: of each among the values of ``node``; ``sizes``: bytes of each.
+    """
+    small_bytes = min(SMALL_BYTES, SMALL_SHARE * max(sizes, default=0))
+    return tuple(k for k, size in enumerate(sizes)
+                 if places[k] in first_results(node) or size <= small_bytes)
 
 
 class _Reader:
@@ -134,11 +144,9 @@ class _Reader:
                 self._op(node, True)
         outputs = self._results(range(len(self.joint.graph.output_node().args[0])),
                                 skip_written=True)
-        if costs == "auto":
-            costs = "cpu" if self.device == "cpu" else "reference"
-        roofline = ROOFLINES[costs]._replace(**rates)
-        times = [sum(op_times_s([node, *parts], roofline, fused, measured_s))
-                 for node, parts in zip(self.nodes, self.parts_of_op)]
+        costs = roofline_for(costs, self.device)
+        times = times_s(self.nodes, self.parts_of_op, ROOFLINES[costs]._replace(**rates), fused,
+                        measured_s)
         graph = Graph(tuple(self.tensors), tuple(self.ops), tuple(outputs), name=name) \
             .with_times(times)
         graph.check()
@@ -205,7 +213,8 @@ class _Reader:
     def _new(self, storage: Storage, producer: int, label: str, category: str,
              value: Any, on_host: bool = False) -> int:
         def bytes_now() -> int:
-            size_bytes = storage[1]() if callable(storage[1]) else hint(storage[1])
+            size_bytes = storage[1]() if callable(storage[1]) \
+                else resized(hint(storage[1]))
             if self.fused and isinstance(value, torch.Tensor):
                 size_bytes = max(size_bytes, room_bytes(value))
             return -(-size_bytes // self.granule_bytes) * self.granule_bytes
@@ -272,9 +281,7 @@ class _Reader:
                 made.append(self._new(storage, op, label + (":%d" % place if place else ""),
                                       "activation", values[place] if place < len(values) else None,
                                       is_to_host(node)))
-        largest = max((self.tensors[t].size_bytes for t in made), default=0)
-        kept = tuple(k for k, t in enumerate(made) if places[k] in first_results(node) or
-                     self.tensors[t].size_bytes <= min(SMALL_BYTES, SMALL_SHARE * largest))
+        kept = kept_results(node, places, [self.tensors[t].size_bytes for t in made])
         extra = self._temporary(node, label)
         reason = next(filter(None, map(repeat_reason, [node, *parts])), "")
         if private_ops.writes(node.target):
@@ -340,7 +347,8 @@ class _Reader:
                 source, op = self.tensors[tensor], len(self.ops)
                 label = source.name + ":copy"
                 self.copies_for_backward[tensor] = self._new(
-                    (_COPY_FOR_BACKWARD - tensor, source.size_bytes), op, label, "activation", None)
+                    (_COPY_FOR_BACKWARD - tensor, self.sizes[tensor]), op, label, "activation",
+                    None)
                 self._add(None, [], Op.of(
                     label, "copy", (tensor,), (self.copies_for_backward[tensor],),
                     not_recomputable_because="the step writes into what it reads"))

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ...util.errors import InputError
 from . import private_ops
-from .sizes import hint
+from .sizes import hint, resized
 
 #: Chunks of the rows, and between which bytes a chunk's scores in float32 lie, for float32 weights.
 CHUNKS = 8
@@ -318,7 +318,7 @@ def _is_by_words(target: Any, rows: Tensor, weight: Tensor) -> bool:
 
 def _sizes(rows: Tensor, weight: Tensor) -> Tuple[int, int, int, int]:
     """Rows, words, width, and the bytes of a number."""
-    (count, width), words = map(hint, rows.shape), hint(weight.shape[0])
+    count, width, words = (resized(hint(n)) for n in (*rows.shape, weight.shape[0]))
     return count, words, width, weight.element_size()
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 import torch
@@ -117,22 +118,38 @@ def on_device(module: Any, inputs: Inputs) -> Tuple[Callable[..., Any], Any]:
     return module, pytree.tree_map(real, inputs)
 
 
-def with_batch(inputs: Inputs, batch: int) -> Inputs:
-    """The inputs on "meta" with another batch, which is the first dimension of the first tensor.
+def batch_of(inputs: Inputs) -> int:
+    """The first dimension of the first tensor.
 
-    Raises InputError where the first tensor has no dimension.
+    Raises InputError where that has none.
     """
     first = next((t for t in pytree.tree_leaves(arguments(inputs)) if isinstance(t, torch.Tensor)),
                  None)
     if first is None or not first.dim():
         raise InputError("max_batch needs an input whose first dimension is the batch")
+    return int(first.shape[0])
+
+
+def with_batch(inputs: Inputs, batch: int) -> Inputs:
+    """The inputs on "meta" with another batch."""
+    given = batch_of(inputs)
 
     def resized(value: Any) -> Any:
-        if not isinstance(value, torch.Tensor) or value.shape[:1] != first.shape[:1]:
+        if not isinstance(value, torch.Tensor) or value.shape[:1] != (given,):
             return value
         return torch.empty((batch, *value.shape[1:]), dtype=value.dtype, device="meta",
                            requires_grad=value.requires_grad)
     return pytree.tree_map(resized, inputs)
+
+
+def prime_batch(module: Any, inputs: Inputs, least: int) -> int:
+    """A batch of at least ``least`` that is a prime number and divides no other dimension."""
+    held = [*module.parameters(), *module.buffers()] if isinstance(module, torch.nn.Module) else []
+    given = [t for t in pytree.tree_leaves(arguments(inputs)) if isinstance(t, torch.Tensor)]
+    others = {size for t in held for size in t.shape} | {
+        size for t in given for size in t.shape[t.shape[:1] == (batch_of(inputs),):]}
+    return next(n for n in itertools.count(least) if all(n % k for k in range(2, n))
+                and not any(size and size % n == 0 for size in others))
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ from .private_ops import most, pytree
 #: What each symbol stands for.
 Values = Dict[Any, int]
 _VALUES: ContextVar[Optional[Mapping[Any, int]]] = ContextVar("sizes in force", default=None)
+#: The batch of the example inputs, and the one that sizes are asked for.
+_BATCHES: ContextVar[Tuple[int, int]] = ContextVar("batches", default=(1, 1))
 
 
 def tensors(value: Any) -> List[torch.Tensor]:
@@ -43,7 +45,7 @@ def open_sizes(value: Any) -> List[torch.SymInt]:
 
 
 def tensor_bytes(value: torch.Tensor) -> int:
-    return hint(value.numel()) * value.element_size()
+    return resized(hint(value.numel())) * value.element_size()
 
 
 @contextlib.contextmanager
@@ -54,6 +56,25 @@ def in_force(values: Optional[Mapping[Any, int]]) -> Iterator[None]:
         yield
     finally:
         _VALUES.reset(token)
+
+
+@contextlib.contextmanager
+def at_batch(read: int, batch: int) -> Iterator[None]:
+    """In the block :func:`resized` gives sizes of a step with another batch than it was read with.
+
+    ``read``: a prime number that divides no other dimension, so that it tells which sizes grow.
+    """
+    token = _BATCHES.set((read, batch))
+    try:
+        yield
+    finally:
+        _BATCHES.reset(token)
+
+
+def resized(size: int) -> int:
+    """A size at the batch that is asked for: in proportion, where it has the batch in it."""
+    read, batch = _BATCHES.get()
+    return size // read * batch if size % read == 0 else size
 
 
 class Symbols:

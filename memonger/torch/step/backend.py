@@ -232,8 +232,8 @@ class Backend(Compilation):
 
         def captured_of(graph: fx.GraphModule) -> Captured:
             found = read(graph, num_forward_outputs, categories, fused,
-                         request.measured_s, request.temporary_bytes,
-                         "auto" if request.measured_s else request.costs, request.name, labels)
+                         request.measured_s, request.temporary_bytes, request.estimates,
+                         request.name, labels)
             found.gradient_bytes = self.gradient_bytes
             return found
 

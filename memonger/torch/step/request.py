@@ -47,6 +47,11 @@ class Request(PlanRequest):
     #: The module is in eval mode.
     in_eval: bool = False
 
+    @property
+    def estimates(self) -> str:
+        """What says how long ops take that were not measured: "auto", or a roofline's name."""
+        return "auto" if self.measured_s else self.costs
+
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise InputError("mode must be %s, not %r" % (" or ".join(MODES), self.mode))
