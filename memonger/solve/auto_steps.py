@@ -115,6 +115,12 @@ class Run:
         return len(self.board.graph.ops)
 
     @property
+    def num_timed_ops(self) -> int:
+        """Without the places of moves to the host, four for each value that may go there."""
+        graph = self.board.graph
+        return sum(op.time_s > 0 for op in graph.ops) if graph.has_streams else len(graph.ops)
+
+    @property
     def has_few_ops(self) -> bool:
         """Whether programs come first."""
         return self.num_ops <= FEW_OPS and self.most_programs > 0
@@ -250,8 +256,8 @@ def turn_row(turn: Turn, number: int) -> Row[Run]:
     """A turn as a row of the table."""
     def run(search: Run) -> None:
         board, programs = search.board, search.programs
-        share = 1.0 if search.num_ops <= SMALL_OPS else 0.4 if search.num_ops <= LARGE_OPS \
-            else 0.125
+        num_ops = search.num_timed_ops
+        share = 1.0 if num_ops <= SMALL_OPS else 0.4 if num_ops <= LARGE_OPS else 0.125
         work = int(share * turn.work * search.work)
         start = board.walks.warm(board) if turn.from_best else None
         if programs.near_miss is not None and not search.wants_program:
