@@ -6,10 +6,10 @@ has decisions; to know whether a schedule is one of those, expand them and compa
 """
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, List, Set, Tuple
 
 from .in_use import graph_in_use
-from .schedule import Consumer, Schedule, expand_in_part
+from .schedule import HANDED_ON, Consumer, Schedule, expand_in_part
 from .types import Graph
 
 
@@ -19,7 +19,8 @@ def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, i
     The k-th repeated run of an op is its clone k. O(size of the schedule).
     """
     in_use = graph_in_use(graph, schedule)
-    recompute: Dict[int, Dict[Consumer, int]] = {op: {} for op in schedule.recomputed()}
+    recompute: Dict[int, Dict[Consumer, int]] = {op: {} for op in (
+        *schedule.recomputed(), *read_as_handed_on(in_use, schedule))}
     runs: Dict[int, int] = {}
     number: List[int] = []
     for step in schedule.steps:
@@ -35,11 +36,27 @@ def decisions_of(graph: Graph, schedule: Schedule) -> Dict[int, Dict[Consumer, i
             if source < 0 or position in op.ignored_inputs:
                 continue
             made_by = schedule.steps[source].op
+            if in_use.ops[made_by].hands_on == op.inputs[position]:
+                recompute[in_use.tensors[op.inputs[position]].producer][
+                    step.op, number[-1]] = HANDED_ON
+                continue
             output = in_use.ops[made_by].outputs.index(op.inputs[position])
             if made_by in recompute and output not in in_use.ops[made_by].kept_outputs \
                     and number[source] != 1:
                 recompute[made_by][step.op, number[-1]] = number[source]
     return recompute
+
+
+def read_as_handed_on(graph: Graph, schedule: Schedule) -> Set[int]:
+    """The ops whose values some step reads as another op hands them on.
+
+    ``graph``: with the schedule's variants in use.
+    """
+    if not graph.handed_on:
+        return set()
+    return {graph.tensors[tensor].producer for step in schedule.steps
+            for tensor, source in zip(graph.ops[step.op].inputs, step.sources)
+            if source >= 0 and graph.ops[schedule.steps[source].op].hands_on == tensor}
 
 
 def carried_over(graph: Graph, schedule: Schedule, other: Graph) -> Schedule:

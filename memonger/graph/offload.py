@@ -33,7 +33,7 @@ GATE = "gate"
 #: All kinds, in their order where several stand before the same op.
 KINDS = (STORE, WAIT, FETCH, GATE)
 #: A value is worth a copy with at least this share of the bytes of all values of forward.
-LEAST_SHARE = 1e-3
+LEAST_SHARE = 3e-4
 #: At least so many ops lie between the maker of a value and its first reader of backward.
 LEAST_OPS = 6
 #: Between its issue and the wait for it a copy gets this multiple of its own time: copies queue.
@@ -48,6 +48,8 @@ class Move(NamedTuple):
     wait: int
     fetch: int
     gate: int
+    #: Other values that stay in memory until the wait.
+    held: Tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,15 +146,17 @@ def with_moves(graph: Graph, moves: Sequence[Move], bytes_per_s: float) -> Offlo
         value_of.update(dict.fromkeys((host, back, gate), value))
         copy_s = like.size_bytes / bytes_per_s
         handed = slot[GATE, number]
+        # Decisions on an op with several results are not about one of them.
+        alone = len(ops[like.producer].outputs) == 1
         ops[handed] = ops[handed].changed(inputs=(value,), outputs=(gate,), runs=True,
-                                          inplace=rename)
+                                          inplace=rename, hands_on=value if alone else -1)
         for reader in (new[r] for r in graph.consumers[value] if graph.ops[r].is_backward):
             ops[reader] = replace(ops[reader], implementations=tuple(replace(
                 own, inputs=tuple(gate if t == value else t for t in own.inputs))
                 for own in ops[reader].implementations))
         offers.append(Offer(OFFLOAD, like.producer, (
             (slot[STORE, number], Implementation((value,), (host,), time_s=copy_s)),
-            (slot[WAIT, number], Implementation((value, host), ())),
+            (slot[WAIT, number], Implementation((value, host, *move.held), ())),
             (slot[FETCH, number], Implementation((host,), (back,), time_s=copy_s)),
             (handed, Implementation((back,), (gate,), inplace=rename)))))
     variants = tuple(replace(v, op=new[v.op], choices=tuple(

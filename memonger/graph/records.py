@@ -120,6 +120,9 @@ class Op:
     makes_state: bool = False
     #: A copy of the op under stock mirroring is wrong where nobody reads its first output.
     needs_reader: bool = False
+    #: The tensor whose value the op's one result holds as well: what runs again behind it may read
+    #: the result instead. -1: none.
+    hands_on: int = -1
 
     @classmethod
     def of(cls, name: str, kind: str, inputs: Tuple[int, ...], outputs: Tuple[int, ...],

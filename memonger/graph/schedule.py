@@ -23,6 +23,8 @@ Consumer = Tuple[int, int]
 #: Op id of each recomputed op -> the consumers that do not use clone 1, with the number of the
 #: clone that they use instead; 0 is the first run itself. ``{op: {}}``: one clone serves all.
 Recompute = Mapping[int, Mapping[Consumer, int]]
+#: In place of a clone's number: the value as another op hands it on (:attr:`Op.hands_on`).
+HANDED_ON = -1
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     for op, served in recompute.items():
         for (reader, run), clone in served.items():
             for index, number in ((reader, run), (op, clone)):
-                if (index, number) not in runs and graph.ops[op].recomputable:
+                if (index, number) not in runs and number != HANDED_ON \
+                        and graph.ops[op].recomputable:
                     raise InputError("the decision on op %r names run %d of op %r, which does not "
                                      "run so often" % (graph.ops[op].name, number,
                                                        graph.ops[index].name))
@@ -133,6 +136,12 @@ def _check(graph: Graph, recompute: Recompute) -> None:
                          % (unknown[0], len(graph.ops) - 1))
 
 
+def _may_hand_on(graph: Graph, op: int, made: Mapping[Consumer, int]) -> bool:
+    """Whether an op may run before its place: what it reads was made in backward, and is there."""
+    makers = [graph.tensors[t].producer for t in graph.ops[op].inputs] if op >= 0 else [-1]
+    return all(graph.ops[by].is_backward and (by, 0) in made for by in makers)
+
+
 def _steps(graph: Graph, recompute: Recompute) -> Tuple[Schedule, Dict[Consumer, int]]:
     """The schedule, and the step of each run of each op."""
     steps: List[Step] = []
@@ -155,10 +164,18 @@ def _steps(graph: Graph, recompute: Recompute) -> Tuple[Schedule, Dict[Consumer,
                     continue
                 number = 0
                 made_by = graph.ops[producer]
-                if (reads_clones and producer in recompute and made_by.recomputable
-                        and not made_by.is_backward and position not in op.ignored_inputs
-                        and made_by.outputs.index(tensor) not in made_by.kept_outputs):
-                    number = recompute[producer].get((index, clone), 1)
+                if reads_clones and producer in recompute and position not in op.ignored_inputs:
+                    wanted = recompute[producer].get((index, clone), 1)
+                    handed = (graph.handed_on.get(tensor, -1), 0)
+                    if wanted == HANDED_ON and handed in made:
+                        sources.append(made[handed])
+                        continue
+                    if wanted == HANDED_ON and _may_hand_on(graph, handed[0], made):
+                        missing = handed
+                        continue
+                    if made_by.recomputable and not made_by.is_backward \
+                            and made_by.outputs.index(tensor) not in made_by.kept_outputs:
+                        number = 1 if wanted == HANDED_ON else wanted
                 if (producer, number) in made:
                     sources.append(made[producer, number])
                 else:
@@ -166,6 +183,7 @@ def _steps(graph: Graph, recompute: Recompute) -> Tuple[Schedule, Dict[Consumer,
             if missing is None and op.uses_state and op.forward_op in recompute \
                     and graph.ops[op.forward_op].recomputable:
                 number = recompute[op.forward_op].get((index, clone), 1)
+                number = 1 if number == HANDED_ON else number
                 if (op.forward_op, number) not in made:
                     missing = (op.forward_op, number)
             if missing is not None:
@@ -176,6 +194,6 @@ def _steps(graph: Graph, recompute: Recompute) -> Tuple[Schedule, Dict[Consumer,
             steps.append(Step(index, tuple(sources)))
 
     for index, op in enumerate(graph.ops):
-        if op.runs:
+        if op.runs and (index, 0) not in made:
             run(index, 0)
     return Schedule(tuple(steps)), made

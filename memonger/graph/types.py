@@ -89,6 +89,25 @@ class Graph:
                 readers[tensor].append(index)
         return tuple(map(tuple, readers))
 
+    @cached_property
+    def handed_on(self) -> Mapping[int, int]:
+        """The op that hands a tensor's value on (:attr:`Op.hands_on`), by that tensor."""
+        return {op.hands_on: i for i, op in enumerate(self.ops) if op.hands_on >= 0}
+
+    def read_as(self, tensor: int, op: int) -> int:
+        """What an input is of what an op made: the tensor itself, or what hands its value on.
+
+        Parameters
+        ----------
+        tensor, op : int
+
+        Returns
+        -------
+        int
+        """
+        made_by = self.ops[op]
+        return made_by.outputs[0] if made_by.hands_on == tensor else tensor
+
     @property
     def shares_buffers(self) -> bool:
         """Whether values share buffers of a pool; else each has its own memory while alive."""
@@ -247,6 +266,8 @@ class Graph:
             if op.runs and not all(output in range(len(op.outputs))
                                        for output in op.kept_outputs):
                 raise ValueError("op %r keeps an output that it does not have" % op.name)
+            if op.hands_on != -1:
+                self._check_handed_on(op)
             for own in op.implementations:
                 if not all(tensor in every_tensor for tensor in own.inputs + own.outputs):
                     raise ValueError("an implementation of op %r names a tensor that does not "
@@ -276,6 +297,15 @@ class Graph:
         if sum(record.size_bytes for record in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
         check_streams(self.ops, self.tensors, self.variants, self.outputs)
+
+    def _check_handed_on(self, op: Op) -> None:
+        """Raise ValueError where an op cannot hand on the value of a tensor."""
+        handed = self.tensors[op.hands_on] if 0 <= op.hands_on < len(self.tensors) else None
+        if handed is None or handed.producer < 0 or len(op.outputs) != 1 or not op.is_backward \
+                or len(self.ops[handed.producer].outputs) != 1 \
+                or self.tensors[op.outputs[0]].size_bytes != handed.size_bytes:
+            raise ValueError("op %r hands on no value of another op: in backward, as its one "
+                             "result, and of an op with one" % op.name)
 
     def _check_host(self, op: Op, own: Implementation) -> None:
         """Raise ValueError where a value on the host is made twice, or shares memory."""

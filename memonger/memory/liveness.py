@@ -130,6 +130,8 @@ def build_program(graph: Graph, schedule: Schedule) -> Program:
         op = ops[step.op]
         inputs = []
         for tensor, source in zip(op.inputs, step.sources):
+            if 0 <= source < index:
+                tensor = graph.read_as(tensor, schedule.steps[source].op)
             if source >= 0 and (source >= index or tensor not in numbers[source]):
                 raise ValueError("step %d (%s) reads %r from step %d, which does not make it"
                                  % (index, op.name, graph.tensors[tensor].name, source))

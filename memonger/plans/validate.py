@@ -124,7 +124,7 @@ def _steps(graph: Graph, schedule: Schedule, ops: Sequence[Optional[Op]]) -> Lis
                 continue
             maker = ops[schedule.steps[source].op] \
                 if 0 <= schedule.steps[source].op < len(ops) else None
-            if maker is None or tensor not in maker.outputs:
+            if maker is None or tensor not in (*maker.outputs, maker.hands_on):
                 problems.append(Problem(Kind.SOURCE_WRONG, "%s reads %s from step %d" % (
                     op.name, name, source), index))
     return problems
@@ -143,10 +143,11 @@ def _runs(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Probl
                 problems.append(Problem(Kind.RUN_TWICE, "%s: %s" % (
                     op.name, op.not_recomputable_because or "a backward op"), index))
             continue
-        if step.op < last_first:
+        # What hands a value on may run before its place, for what runs again.
+        if step.op < last_first and op.hands_on < 0:
             problems.append(Problem(Kind.BASE_ORDER, "%s runs after %s" % (
                 op.name, graph.ops[last_first].name), index))
-        last_first = max(last_first, step.op)
+        last_first = max(last_first, step.op if op.hands_on < 0 else -1)
         for needed in op.control_deps:
             if ops[needed] is not None and needed not in before:
                 problems.append(Problem(Kind.DEPENDENCY, "%s runs before %s" % (
@@ -184,11 +185,12 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
     # Between a clone and the next op of the unplanned step there are only clones, and that op
     # must need it, directly or through them.
     base, wanted = -1, set(clones)
+    early = _early(steps, running)
     for clone in range(len(steps) - 1, -1, -1):
-        if clone not in is_clone:
+        if clone not in is_clone | early:
             base, wanted = clone, set()
         if clone == base or clone in wanted:
-            wanted.update(source for source in needs[clone] if source in is_clone)
+            wanted.update(source for source in needs[clone] if source in is_clone | early)
         if clone not in is_clone:
             continue
         name = running[clone].name
@@ -202,6 +204,19 @@ def _clones(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
                 name, running[readers[clone][0]].name,
                 running[base].name if base >= 0 else "the end"), clone))
     return problems
+
+
+def _early(steps: Sequence[Step], running: Sequence[Op]) -> Set[int]:
+    """Steps of what hands a value on that run before their place, like clones."""
+    early: Set[int] = set()
+    following = len(steps)  # the op of the unplanned step that runs next
+    first = {step.op: index for index, step in reversed(list(enumerate(steps)))}
+    for index in range(len(steps) - 1, -1, -1):
+        if running[index].hands_on >= 0:
+            early |= {index} if following < steps[index].op else set()
+        elif first[steps[index].op] == index:
+            following = steps[index].op
+    return early
 
 
 def _needs(schedule: Schedule, running: Sequence[Op]) -> List[List[int]]:
@@ -237,8 +252,8 @@ def _guards(graph: Graph, schedule: Schedule, running: Sequence[Op]) -> List[Pro
     waited = [end] * end
     made: Set[int] = set()
     for index, (step, op) in enumerate(zip(schedule.steps, running)):
-        read = [(source, tensor) for position, (source, tensor)
-                in enumerate(zip(step.sources, op.inputs))
+        read = [(source, graph.read_as(tensor, schedule.steps[source].op))
+                for position, (source, tensor) in enumerate(zip(step.sources, op.inputs))
                 if source >= 0 and position not in op.ignored_inputs]
         touches[index] = read + [(index, tensor) for tensor in op.outputs]
         for value in touches[index]:

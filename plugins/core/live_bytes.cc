@@ -253,7 +253,7 @@ void Simulator::ListValues(std::vector<Value>* values) {
 }
 
 void Simulator::WriteTrace(Trace* trace) const {
-  std::vector<int> clones(num_ops(), 0), run_of(num_ops(), -1);
+  std::vector<int> clones(num_ops(), 0), run_of(producer_.size(), -1);
   std::vector<int> step_of_run(run_op_.size(), -1);  // -1: no first run
   for (const Stage& log : stages_) {
     auto read = log.reads.begin();
@@ -263,17 +263,19 @@ void Simulator::WriteTrace(Trace* trace) const {
       step_of_run[run] = static_cast<int>(trace->ops.size());
       trace->ops.push_back(op);
       trace->implementations.push_back(implementation_[op]);
-      trace->clones.push_back(run == op ? 0 : ++clones[op]);
+      // A backward op runs once, if not at its place.
+      const bool first = run == op || problem_.ops[op].is_backward;
+      trace->clones.push_back(first ? 0 : ++clones[op]);
       trace->source_begin.push_back(static_cast<int>(trace->sources.size()));
       const Hot& hot = hot_[op];
       for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor, ++read) {
-        if (!kept_[*tensor]) run_of[producer_[*tensor]] = read->run;
+        if (!kept_[*tensor]) run_of[*tensor] = read->run;
       }
       if (hot.state_of >= 0) ++read;
       for (size_t i = 0; i < impl.inputs.size(); ++i) {
         const int tensor = impl.inputs[i], maker = producer_[tensor];
         const bool from_clone = maker >= 0 && !impl.ignored[i] && !kept_[tensor];
-        const int source = from_clone ? run_of[maker] : maker;
+        const int source = from_clone ? run_of[tensor] : maker;
         trace->sources.push_back(maker < 0 ? -1 : step_of_run[source]);
       }
     }

@@ -70,6 +70,7 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
     tensor_is_kept.push_back(in.Next() != 0);
     tensor_has_own_buffer.push_back(in.Next() != 0);
     made[t] = in.Next() != 0;
+    tensor_handed_on_by.push_back(-1);
     if (!made[t]) host_bytes_before += host_bytes.back();
   }
   int64_t time_at = 0;
@@ -128,6 +129,8 @@ bool Problem::Parse(const int64_t* data, int64_t size, const double* times, int6
   for (size_t op = 0; op < ops.size() && !in.at_end(); ++op) {
     ops[op].stream = in.Index(kMostStreams);
     num_streams = std::max(num_streams, ops[op].stream + 1);
+    const int tensor = in.Index(tensor_handed_on_by.size() + 1) - 1;
+    if (tensor >= 0) tensor_handed_on_by[tensor] = static_cast<int>(op);
   }
   for (int v = 0; v < num_variants; ++v) {
     std::set<int> others;

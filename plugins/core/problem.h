@@ -63,6 +63,7 @@ struct Problem {
   std::vector<char> tensor_is_output;
   std::vector<char> tensor_has_own_buffer;  // must not lie in an arena
   std::vector<char> tensor_is_kept;         // never read from a clone: Op.kept_outputs
+  std::vector<int> tensor_handed_on_by;     // Op.hands_on: -1, or the op with its value, too
   std::vector<Variant> variants;
   int num_streams = 1;
   bool two_pools = false;  // forward and backward have a pool each (CachedOp)

@@ -206,6 +206,8 @@ class Simulator {
   size_t FindLook(int op) const;
   Look Before(int op, size_t look) const;
   int AtHand(int op);
+  int HandedOn(int tensor);
+  int RunsFor(int tensor);
   bool MayRerun(int op) const;
   bool RunWithInputs(int op);
   void Run(int op);

@@ -77,7 +77,8 @@ void Simulator::Forget(int stage) {
 }
 
 bool Simulator::RunStage() {
-  if (hot_[stage_].runs && !RunWithInputs(stage_)) return false;
+  // What hands a value on may have run before.
+  if (hot_[stage_].runs && AtHand(stage_) < 0 && !RunWithInputs(stage_)) return false;
   for (const auto& used : used_by_op_[stage_]) {
     AtHand(used.first);
     EndOfGap(used.first, used.second);
@@ -113,6 +114,26 @@ int Simulator::AtHand(int op) {
   return at_hand_[op].run;
 }
 
+// The run of an op whose result holds a tensor's value as well; -1: none so far.
+int Simulator::HandedOn(int tensor) {
+  const int by = problem_.tensor_handed_on_by[tensor];
+  return by < 0 ? -1 : AtHand(by);
+}
+
+// The op to run for a tensor that is not at hand; -1: none may. What hands its value on may run
+// before its place, as soon as what it reads is there.
+int Simulator::RunsFor(int tensor) {
+  const int by = problem_.tensor_handed_on_by[tensor];
+  if (by > stage_ && implementation_[by] != 0) {
+    bool ready = true;
+    for (const int* read = hot_[by].reads; read != hot_[by].reads_end; ++read) {
+      ready = ready && AtHand(producer_[*read]) >= 0;
+    }
+    if (ready) return by;
+  }
+  return MayRerun(producer_[tensor]) ? producer_[tensor] : -1;
+}
+
 bool Simulator::MayRerun(int op) const {
   if (!can_rerun_[op] || !hot_[op].runs) return false;
   if (!problem_.ops[stage_].is_backward) return false;
@@ -130,18 +151,23 @@ bool Simulator::RunWithInputs(int first) {
     Frame& frame = frames_.back();
     const Hot& hot = hot_[frame.op];
     int missing = -1;
-    while (frame.next < hot.reads_end && missing < 0) {
+    bool needs = false;
+    while (frame.next < hot.reads_end && !needs) {
       const int tensor = *frame.next++, maker = producer_[tensor];
       const bool kept = hot.reads_kept && kept_[tensor];
       // With a variant of its maker it is not kept, so the stage depends on the maker.
       if (kept && problem_.ops[maker].implementations.size() == 1) continue;
-      if (AtHand(maker) < 0 && !kept) missing = maker;
+      needs = AtHand(maker) < 0 && !kept && HandedOn(tensor) < 0;
+      if (needs) missing = RunsFor(tensor);
     }
-    if (missing < 0 && hot.state_of >= 0 && AtHand(hot.state_of) < 0) missing = hot.state_of;
-    if (missing < 0) {
+    if (!needs && hot.state_of >= 0 && AtHand(hot.state_of) < 0) {
+      needs = true;
+      if (MayRerun(hot.state_of)) missing = hot.state_of;
+    }
+    if (!needs) {
       Run(frame.op);
       frames_.pop_back();
-    } else if (MayRerun(missing)) {
+    } else if (missing >= 0) {
       frames_.push_back({missing, hot_[missing].reads});
     } else {
       return false;
@@ -183,11 +209,16 @@ void Simulator::Run(int op) {
   const int run = op == stage_ ? op : run_here_[op] >= 0 ? run_here_[op] : NewRun(op);
   const auto run_read = [&](int tensor) {
     const int maker = producer_[tensor];
-    return kept_[tensor] ? maker : at_hand_[maker].run;
+    if (kept_[tensor]) return maker;
+    return at_hand_[maker].run >= 0 ? at_hand_[maker].run : HandedOn(tensor);
+  };
+  const auto value_read = [&](int tensor, int run) {
+    // What hands a value on makes nothing else.
+    return first_value_[run] + (run_op_[run] == producer_[tensor] ? slot_[tensor] : 0);
   };
   for (const int* tensor = hot.reads; tensor != hot.reads_end; ++tensor) {
     const int made_by = run_read(*tensor);
-    next_.reads.push_back({made_by, first_value_[made_by] + slot_[*tensor], place});
+    next_.reads.push_back({made_by, value_read(*tensor, made_by), place});
     next_.has_waits |= problem_.num_streams > 1 && hot_[run_op_[made_by]].stream != 0;
   }
   if (hot.state_of >= 0) next_.reads.push_back({at_hand_[hot.state_of].run, -1, place});
@@ -196,7 +227,7 @@ void Simulator::Run(int op) {
     for (const InplaceOption& option : impl.shares) {
       const int tensor = impl.inputs[option.input];
       if (producer_[tensor] < 0 || impl.ignored[option.input]) continue;
-      next_.shares.push_back({first_value_[run_read(tensor)] + slot_[tensor],
+      next_.shares.push_back({value_read(tensor, run_read(tensor)),
                               first_value_[run] + option.output, place, option.identity, false});
     }
   }

@@ -218,11 +218,15 @@ class _Cutter:
         def renumbered(ids: Sequence[int]) -> Tuple[int, ...]:
             return tuple(number_of[t] for t in ids)
 
+        def handed_on(tensor: int) -> int:
+            return number_of[tensor] if tensor >= 0 and graph.tensors[tensor].producer in new else -1
+
         def moved(own: Implementation) -> Implementation:
             return replace(own, inputs=renumbered(own.inputs), outputs=renumbered(own.outputs))
 
         ops = [replace(graph.ops[op], implementations=(moved(graph.ops[op].implementations[0]),),
-                       control_deps=(), forward_op=new.get(graph.ops[op].forward_op, -1))
+                       control_deps=(), forward_op=new.get(graph.ops[op].forward_op, -1),
+                       hands_on=handed_on(graph.ops[op].hands_on))
                for op in new]
         rest = Op.of("rest", "rest", renumbered(read_by_rest), renumbered(sorted(made_by_rest)),
                      is_backward=True, not_recomputable_because="it stands for other segments")

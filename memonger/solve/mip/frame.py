@@ -115,7 +115,8 @@ def lifetimes(reduced: Reduced, schedule: Schedule) -> Dict[int, List[Tuple[int,
         op = used.ops[step.op]
         for position, source in enumerate(step.sources):
             if source >= 0 and position not in op.ignored_inputs:
-                last_read[source, op.inputs[position]] = index
+                tensor = used.read_as(op.inputs[position], schedule.steps[source].op)
+                last_read[source, tensor] = index
     seen: Set[int] = set()
     for index, step in enumerate(schedule.steps):
         for tensor in used.ops[step.op].outputs:

@@ -77,6 +77,9 @@ class _Decoder:
             ignored = set(op.ignored_inputs)
             for tensor in {t for i, t in enumerate(op.inputs) if i not in ignored}:
                 self.reads[tensor].append(index)
+        for tensor, by in graph.handed_on.items():  # what runs again may read either
+            held = graph.ops[by].outputs[0]
+            self.reads[held] = sorted({*self.reads[held], *self.reads[tensor]})
         made_in = {t: op for op, group in enumerate(graph.ops) for t in group.outputs}
         outputs = set(graph.outputs)
         #: Last base op until which the first value of a tensor stays in any case.
@@ -95,7 +98,7 @@ class _Decoder:
 
     def run(self) -> Optional[List[Step]]:
         for index, op in enumerate(self.graph.ops):
-            if not op.runs:
+            if not op.runs or op.hands_on >= 0 and op.outputs[0] in self.last_made:
                 continue
             window = bisect_left(self.ends, index)
             if not self._make(index, True):
@@ -115,26 +118,45 @@ class _Decoder:
             missing = None
             for position, tensor in enumerate(op.inputs):
                 producer = self.graph.tensors[tensor].producer
-                if position not in ignored and producer >= 0 and self.version[tensor] < 0:
-                    missing = producer
+                if position not in ignored and producer >= 0 and self._version(tensor) < 0:
+                    missing = self._runs_for(tensor)
                     break
             if missing is not None:
-                if not self.reduced.again[missing] or missing in entered:
+                if missing < 0 or missing in entered:
                     return False
                 entered.add(missing)
                 stack.append(missing)
                 continue
             stack.pop()
             entered.discard(index)
-            again = not (first and index == target)
+            again = not (first and index == target) and not op.is_backward
             self._step(index, again)
         return True
+
+    def _runs_for(self, tensor: int) -> int:
+        """The op to run for a tensor that is not in memory; -1: none may.
+
+        What hands its value on may run before its place, as soon as what it reads is there.
+        """
+        by = self.graph.handed_on.get(tensor, -1)
+        if by >= 0 and self.graph.ops[by].outputs[0] not in self.last_made and all(
+                self.version[t] >= 0 and self.graph.ops[self.graph.tensors[t].producer].is_backward
+                for t in self.graph.ops[by].inputs):
+            return by
+        producer = self.graph.tensors[tensor].producer
+        return producer if self.reduced.again[producer] else -1
+
+    def _version(self, tensor: int) -> int:
+        """The step that made the value in memory of a tensor, or hands it on; -1: none."""
+        by = self.graph.handed_on.get(tensor, -1)
+        return self.version[tensor] if by < 0 or self.version[tensor] >= 0 else \
+            self.version[self.graph.ops[by].outputs[0]]
 
     def _step(self, index: int, again: bool) -> None:
         op = self.graph.ops[index]
         sources = []
         for tensor in op.inputs:
-            source = self.version[tensor]
+            source = self._version(tensor)
             if source < 0 and self.graph.tensors[tensor].producer >= 0:
                 source = self.last_made.get(tensor, -1)
             sources.append(source)

@@ -55,7 +55,8 @@ def flat_problem(graph: Graph, options: Options,
         for pair in chosen:
             integers += pair
     if graph.has_streams:
-        integers += [STREAMS.index(op.stream) for op in graph.ops]
+        for op in graph.ops:
+            integers += [STREAMS.index(op.stream), op.hands_on + 1]
     return [int(number) for number in integers], times
 
 

@@ -63,6 +63,7 @@ def _placed(captured: Captured, gm: fx.GraphModule, wanted: Mapping[str, int],
         passed = max(passed, op_of.get(node.name, -1) + 1)
         before[node] = passed
     graph, moves = captured.graph, []
+    held_by = {node.name: held for node, held in captured.tensors_of.items()}
     first = next(i for i, op in enumerate(graph.ops) if op.is_backward)
     for store in [node for node in before if transfers.is_to_host(node)]:
         tensor = wanted[store.args[0].name]
@@ -70,9 +71,12 @@ def _placed(captured: Captured, gm: fx.GraphModule, wanted: Mapping[str, int],
         fetch = next(u for u in wait.users if transfers.is_copy(u))
         late = [reader for reader in graph.consumers[tensor] if reader >= first]
         last = max((r for r in graph.consumers[tensor] if r < first), default=-1)
+        # The wait names what it must come after, which stays as long.
+        held = {t for t in held_by.get(wait.args[-1].name, ()) if t not in (None, tensor)
+                and graph.tensors[t].pooled and 0 <= graph.tensors[t].producer < before[wait]}
         if late and before[wait] <= before[fetch] and before[wait] > last:
             moves.append(Move(tensor, before[store], before[wait],
-                              min(before[fetch], late[0]), late[0]))
+                              min(before[fetch], late[0]), late[0], tuple(sorted(held))))
     return moves
 
 

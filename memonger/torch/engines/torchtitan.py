@@ -21,6 +21,8 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 import torch.fx as fx
 
+from ...graph.decisions import read_as_handed_on
+from ...graph.in_use import graph_in_use
 from ...graph.schedule import expand
 from ...plans.plan import Budget, Plan
 from ...util.errors import InfeasibleBudget
@@ -225,13 +227,15 @@ class EngineStep(TracedNetwork):
         run_again = {node for op in again for node in (captured.nodes[op], *captured.parts[op])}
         moved = {captured.value_nodes[captured.moves[graph.variants[v].choices[0][0]][1]]
                  for v in plan.schedule.variants}
+        # The engine computes views again where what runs again is to read what was fetched.
+        viewed = again | read_as_handed_on(graph_in_use(graph, plan.schedule), plan.schedule)
         result = {}
         for node in captured.joint.graph.nodes:
             if node.op != "call_function" or node.name in self._once:
                 continue
             held = [t for t in captured.tensors_of.get(node, ()) if t is not None]
             made_again = node in run_again or node in captured.views and \
-                any(graph.tensors[t].producer in again for t in held)
+                any(graph.tensors[t].producer in viewed for t in held)
             result[node.name] = private_joint.decision(made_again, node in moved)
         return result
 
