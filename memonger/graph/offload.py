@@ -34,6 +34,9 @@ GATE = "gate"
 KINDS = (STORE, WAIT, FETCH, GATE)
 #: A value is worth a copy with at least this share of the bytes of all values of forward.
 LEAST_SHARE = 3e-4
+#: At most so many values of a step are offered, the largest: with more, what programs suggest has
+#: copies that compute waits for, and searches end before they mend it.
+MOST_MOVES = 400
 #: At least so many ops lie between the maker of a value and its first reader of backward.
 LEAST_OPS = 6
 #: Between its issue and the wait for it a copy gets this multiple of its own time: copies queue.
@@ -75,20 +78,33 @@ def with_offers(graph: Graph, bytes_per_s: float,
     return with_moves(graph, _moves(graph, bytes_per_s, may_move), bytes_per_s)
 
 
+def worth_moving(graph: Graph, made: Sequence[int], movable: Sequence[int]) -> List[int]:
+    """The values that are offered, of those that can be moved; all of a size or none.
+
+    ``made``: all values of forward.
+    """
+    sizes = [graph.tensors[tensor].size_bytes for tensor in movable]
+    more = sorted(sizes, reverse=True)[MOST_MOVES:MOST_MOVES + 1]
+    least_bytes = LEAST_SHARE * sum(graph.tensors[tensor].size_bytes for tensor in made)
+    return [tensor for tensor, size in zip(movable, sizes)
+            if size >= max(1, least_bytes) and size > max(more, default=0)]
+
+
 def _moves(graph: Graph, bytes_per_s: float, may_move: Callable[[int], bool]) -> List[Move]:
     """Where the copies of each value that is worth moving would be issued."""
     first = next((i for i, op in enumerate(graph.ops) if op.is_backward), len(graph.ops))
     made = [i for i, t in enumerate(graph.tensors) if 0 <= t.producer < first and t.pooled]
-    least_bytes = max(1, LEAST_SHARE * sum(graph.tensors[i].size_bytes for i in made))
     views = {t.storage_of for t in graph.tensors}
+
+    def waits(number: int) -> bool:
+        late = [r for r in graph.consumers[number] if r >= first]
+        return bool(late) and late[0] - graph.tensors[number].producer >= LEAST_OPS \
+            and number not in graph.output_set and number not in views \
+            and graph.tensors[number].storage_of < 0 and may_move(number)
     result = []
-    for number in made:
+    for number in worth_moving(graph, made, list(filter(waits, made))):
         tensor = graph.tensors[number]
         late = [r for r in graph.consumers[number] if r >= first]
-        if tensor.size_bytes < least_bytes or not late or late[0] - tensor.producer < LEAST_OPS \
-                or number in graph.output_set or number in views or tensor.storage_of >= 0 \
-                or not may_move(number):
-            continue
         room_s = ROOM * tensor.size_bytes / bytes_per_s
         store = 1 + max([tensor.producer] + [r for r in graph.consumers[number] if r < first])
         wait, passed_s = store, 0.0

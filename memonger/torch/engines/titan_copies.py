@@ -5,7 +5,7 @@ from typing import Dict, List, Mapping, Set
 
 import torch.fx as fx
 
-from ...graph.offload import LEAST_SHARE, Move, with_moves
+from ...graph.offload import Move, with_moves, worth_moving
 from ..capture import transfers
 from ..capture.captured import Captured
 from ..pytorch import private_joint
@@ -23,11 +23,11 @@ def with_copies(captured: Captured, gm: fx.GraphModule, bytes_per_s: float,
     graph = captured.graph
     first = next(i for i, op in enumerate(graph.ops) if op.is_backward)
     forward = [i for i, t in enumerate(graph.tensors) if 0 <= t.producer < first]
-    least_bytes = LEAST_SHARE * sum(graph.tensors[i].size_bytes for i in forward)
-    values = {tensor: node for tensor, node in movable(captured).items()
-              if graph.tensors[tensor].producer < first and _can_offload_node(node)
-              and graph.tensors[tensor].size_bytes >= least_bytes
-              and tensor not in graph.output_set}
+    nodes = {tensor: node for tensor, node in movable(captured).items()
+             if graph.tensors[tensor].producer < first and _can_offload_node(node)
+             and tensor not in graph.output_set
+             and any(reader >= first for reader in graph.consumers[tensor])}
+    values = {tensor: nodes[tensor] for tensor in worth_moving(graph, forward, list(nodes))}
     moves = _placed(captured, gm, {node.name: tensor for tensor, node in values.items()}, places)
     return with_laid(captured, with_moves(graph, moves, bytes_per_s), values)
 
