@@ -91,7 +91,7 @@ def offloading(graph: Graph, chosen: Sequence[Move], seconds_per_byte: float,
         value, name = move.tensor, graph.tensors[move.tensor].name
         copy_s = seconds_per_byte * graph.tensors[value].size_bytes
         host, back, gate = len(tensors), len(tensors) + 1, len(tensors) + 2
-        like = graph.tensors[value]
+        like = tensors[value]
         tensors.append(replace(like, name="host:" + name, producer=slot[number, "store"],
                                space="host", category="activation"))
         tensors.append(replace(like, name="back:" + name, producer=slot[number, "fetch"],
@@ -103,8 +103,10 @@ def offloading(graph: Graph, chosen: Sequence[Move], seconds_per_byte: float,
             tensors.append(replace(like, name="gate:" + name, producer=slot[number, "gate"],
                                    category="activation"))
             at = slot[number, "gate"]
+            alone = len(ops[like.producer].outputs) == 1
             ops[at] = ops[at].changed(inputs=(value,), outputs=(gate,), runs=True,
-                                      inplace=(Inplace(0, 0, True),))
+                                      inplace=(Inplace(0, 0, True),),
+                                      hands_on=value if alone else -1)
             parts.append((at, Implementation((back,), (gate,), inplace=(Inplace(0, 0, True),))))
         for reader in late_readers(graph, value):
             op = ops[new_id[reader]]

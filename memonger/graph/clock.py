@@ -33,6 +33,9 @@ the host and back, a graph has
 * a ``fetch`` op on copy, that makes the device's value again. Its readers wait. Issued some ops
   before the first one it runs beside compute, and holds memory from there on.
 
+What runs again in backward reads the value that came back, too (``Op.hands_on``): the op that
+waits for it and hands it on then runs before its place, as soon as the fetch is issued.
+
 All three are placeholders to which a variant gives work. Where the best place is not known, several
 variants offer several places, each with placeholders of its own.
 """

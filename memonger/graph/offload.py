@@ -8,6 +8,7 @@ rules):
 * ``fetch``, on "copy" again, makes the device's value;
 * ``gate``, before its first reader of backward, hands on the value, or what was fetched. All
   readers of backward read the gate, so that no variant changes an op that another one changes.
+  Ops that run again read it, too, and before that place where the fetch is issued by then.
 
 The first three are placeholders, which only the variant gives work.
 """
@@ -111,12 +112,23 @@ def _moves(graph: Graph, bytes_per_s: float, may_move: Callable[[int], bool]) ->
         while wait < first and passed_s < room_s:
             passed_s += graph.ops[wait].time_s
             wait += 1
-        fetch, passed_s = late[0], 0.0
+        fetch, passed_s = _first_need(graph, number, first), 0.0
         while fetch > first and passed_s < room_s:
             fetch -= 1
             passed_s += graph.ops[fetch].time_s
         result.append(Move(number, store, wait, fetch, late[0]))
     return result
+
+
+def _first_need(graph: Graph, tensor: int, first: int) -> int:
+    """The first op of backward that reads a value, or one that may be made again from it.
+
+    Those are the values that forward makes up to the last reader of this one.
+    """
+    begin = graph.tensors[tensor].producer
+    end = max([begin] + [reader for reader in graph.consumers[tensor] if reader < first])
+    made = {t for op in graph.ops[begin:end + 1] for t in op.outputs}
+    return min(reader for t in made for reader in graph.consumers[t] if reader >= first)
 
 
 def with_moves(graph: Graph, moves: Sequence[Move], bytes_per_s: float) -> Offloading:

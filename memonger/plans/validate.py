@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ..graph.clock import COMPUTE
-from ..graph.schedule import Schedule
+from ..graph.schedule import Schedule, Step
 from ..graph.types import Graph, Op
 
 

@@ -202,7 +202,10 @@ def _dependencies(facts: Facts, fact: OpFacts) -> List[str]:
     needs = []
     for source in dict.fromkeys(s for s in step.sources if s >= 0):
         made_by = facts.plan.schedule.steps[source].op
-        number = facts.runs[made_by].index(source)
+        number, value = facts.runs[made_by].index(source), facts.graph.ops[made_by].hands_on
+        if value >= 0:
+            needs.append("%s (fetched)" % facts.graph.tensors[value].name)
+            continue
         needs.append("%s (%s)" % (facts.graph.ops[made_by].name,
                                   "recomputed too" if number else "stored"))
     readers = [facts.step_name(s) for run in facts.runs[fact.op][1:] for s in facts.readers[run]]

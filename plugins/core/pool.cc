@@ -33,9 +33,11 @@ void PoolMeter::Fill(const Trace& trace) {
     for (size_t i = 0; i < impl.inputs.size(); ++i) {
       const int source = trace.sources[trace.source_begin[step] + i];
       const int tensor = impl.inputs[i];
-      const bool handed_on = source >= 0 && problem_.tensor_handed_on_by[tensor] == trace.ops[source];
-      const int value =
-          source < 0 ? -1 : first_value[source] + (handed_on ? 0 : producer_slot[tensor]);
+      int value = -1;
+      if (source >= 0) {
+        const bool handed_on = problem_.tensor_handed_on_by[tensor] == trace.ops[source];
+        value = first_value[source] + (handed_on ? 0 : producer_slot[tensor]);
+      }
       program_.inputs.push_back(value);
       program_.ignored.push_back(impl.ignored[i]);
     }

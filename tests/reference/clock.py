@@ -53,7 +53,10 @@ def races(graph: Graph, schedule: Schedule) -> Iterator[Tuple[str, str, str]]:
     for index, op in enumerate(running):
         for position, source in enumerate(schedule.steps[index].sources):
             if source >= 0 and position not in op.ignored_inputs:
-                touched[source, op.inputs[position]].append(index)
+                # What hands a value on makes nothing else.
+                handed = running[source].hands_on == op.inputs[position]
+                tensor = running[source].outputs[0] if handed else op.inputs[position]
+                touched[source, tensor].append(index)
         for tensor in op.outputs:
             lasts = tensor in graph.outputs and tensor not in made
             made.add(tensor)

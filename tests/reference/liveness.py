@@ -119,6 +119,10 @@ def examine(graph: Graph, schedule: Schedule) -> Memory:
     """All lives of a schedule whose steps and sources are known to be right."""
     chosen = chosen_ops(graph, schedule.variants)
     ops = [op for op in (chosen[step.op] for step in schedule.steps) if op is not None]
+    # Each reads what its sources made; what hands a value on makes nothing else.
+    ops = [op.changed(inputs=tuple(
+        ops[s].outputs[0] if s >= 0 and ops[s].hands_on == t else t
+        for t, s in zip(op.inputs, step.sources))) for op, step in zip(ops, schedule.steps)]
     cached = graph.pools == "cached_op"
     pools: List[int] = []
     again: List[bool] = []

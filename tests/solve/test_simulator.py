@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 import strategies
-from offloaded import chain_of_two_streams, slower_copies
-from reference import clock
+from offloaded import chain_of_two_streams, moves, offloading, slower_copies
+from reference import clock, judge
 from small_graphs import chain
 from training_nets import residual_network
 
@@ -232,3 +232,37 @@ def test_the_search_compares_the_ends_of_last_streams(seed):
         core = NativeSearch(offered, Options(variants="exact", storage="live", seed=seed))
         found = core.search(32, 10 ** 5, 10.0)
         assert found.feasible and found.cost_s == offered.time_s + extra_s
+
+
+def handed_on(graph, schedule):
+    """How many values steps read as another op hands them on, and how many such ops ran early."""
+    used = graph_in_use(graph, schedule)
+    reads = sum(used.ops[schedule.steps[source].op].hands_on == tensor
+                for step in schedule.steps
+                for tensor, source in zip(used.ops[step.op].inputs, step.sources) if source >= 0)
+    firsts = list(dict.fromkeys(step.op for step in schedule.steps))
+    early = sum(used.ops[op].hands_on >= 0 and op > later
+                for op, later in zip(firsts, firsts[1:]))
+    return reads, early
+
+
+def test_what_runs_again_reads_values_that_were_fetched():
+    """Counted as the slow references count it, and an op hands on early what is there."""
+    reads = early = 0
+    for seed in range(800):
+        rng = random.Random(seed)
+        graph = strategies.training_graph(rng, rng.randint(4, 14), dtypes=False, pools="allocator")
+        graph = offloading(graph, moves(graph, 1.0, dict.fromkeys(range(len(graph.tensors)), 4.0),
+                                        least_ops=2), 2.0 ** -6, gates=True)
+        graph.check()
+        core = NativeSearch(graph, Options(variants="exact", storage="live"))
+        found = core.evaluate(some_decisions(rng, core))
+        schedule = found.schedule
+        used = graph_in_use(graph, schedule)
+        assert expand(used, decisions_of(graph, schedule)).steps == schedule.steps
+        assert found.cost_s == clock.time_s(graph, schedule) == schedule.time_s(graph)
+        assert found.pool_bytes == plan_storage(graph, schedule, "live").pool_bytes
+        assert not judge.validate(graph, schedule) and not list(clock.races(graph, schedule))
+        more = handed_on(graph, schedule)
+        reads, early = reads + more[0], early + more[1]
+    assert reads > 100 and early > 20

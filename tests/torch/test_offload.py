@@ -10,6 +10,8 @@ from torch_nets import Attention, Convolutions, Pixels, images, pictures, same, 
 
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, InputError, UnitError
+from memonger.graph.decisions import read_as_handed_on
+from memonger.graph.in_use import graph_in_use
 from memonger.torch.pytorch import private_copies, private_ops
 from memonger.torch.pytorch.allocations import peak_bytes
 from memonger.torch.step import planning
@@ -80,6 +82,40 @@ def test_compiled_code_moves_what_its_plan_does(net, inputs):
     gradient_of_loss = 4
     measured_bytes = mt.measure(planned, x, 1).peak_bytes
     assert measured_bytes == plan.pool_bytes + gradient_of_loss <= 1.01 * plan.predicted_pool_bytes
+    assert plan.total_bytes <= plan.budget_bytes
+
+
+class Squares(nn.Module):
+    """What is cheap to make again from a product is made again from its copy."""
+
+    def __init__(self, layers=6, width=64):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(width, width) for _ in range(layers)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+            x = torch.tanh(x) * torch.sigmoid(x) + torch.sin(x)
+        return x.square().mean()
+
+
+@pytest.mark.parametrize("mode,budget", [("eager", "45%"), ("inductor", "60%")])
+def test_what_was_fetched_is_read_by_what_runs_again(mode, budget):
+    module, x = Squares(), (torch.randn(512, 64),)
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, budget, **{**FUSED, "mode": mode, "link": "100GB/s"})
+    numbers = trained(planned, module, x)
+    [plan] = mt.plans(planned)
+    assert read_as_handed_on(graph_in_use(plan.graph, plan.schedule), plan.schedule)
+    plain = trained(twin, twin, x)
+    assert mode == "inductor" or same(numbers, plain)
+    for one, other in zip(numbers, plain):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-6)
+    gradient_of_loss = 4
+    module.zero_grad()
+    more_bytes = mt.measure(planned, x, 1).peak_bytes - plan.pool_bytes - gradient_of_loss
+    # A loss's kernel takes a few numbers while it runs, which only a profile counts.
+    assert 0 <= more_bytes <= 16 * (mode == "eager")
     assert plan.total_bytes <= plan.budget_bytes
 
 

@@ -194,7 +194,7 @@ def beside(policy, batch, config):
 @pytest.mark.slow
 def test_plans_cost_a_fraction_of_the_engines_own_policies(config):
     """Side by side, counted alike: at most as many bytes, and less time."""
-    for name, most, most_with_host in zip(POLICIES, (1 / 3, 1 / 2, 1), (1 / 6, 1 / 6, 1)):
+    for name, most, most_with_host in zip(POLICIES, (1 / 3, 1 / 2, 1), (1 / 6, 1 / 6, 4 / 5)):
         ours, pool_bytes, total_bytes, overhead = beside(name, (8, 1024), config)
         plan = torchtitan.plan_step(ours.gm, config, total_bytes, costs="reference").plan
         assert plan.pool_bytes <= pool_bytes

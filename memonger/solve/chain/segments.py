@@ -219,7 +219,8 @@ class _Cutter:
             return tuple(number_of[t] for t in ids)
 
         def handed_on(tensor: int) -> int:
-            return number_of[tensor] if tensor >= 0 and graph.tensors[tensor].producer in new else -1
+            inside = tensor >= 0 and graph.tensors[tensor].producer in new
+            return number_of[tensor] if inside else -1
 
         def moved(own: Implementation) -> Implementation:
             return replace(own, inputs=renumbered(own.inputs), outputs=renumbered(own.outputs))

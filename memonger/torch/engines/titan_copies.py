@@ -72,7 +72,7 @@ def _placed(captured: Captured, gm: fx.GraphModule, wanted: Mapping[str, int],
         late = [reader for reader in graph.consumers[tensor] if reader >= first]
         last = max((r for r in graph.consumers[tensor] if r < first), default=-1)
         # The wait names what it must come after, which stays as long.
-        held = {t for t in held_by.get(wait.args[-1].name, ()) if t not in (None, tensor)
+        held = {t for t in held_by.get(wait.args[-1].name, ()) if t is not None and t != tensor
                 and graph.tensors[t].pooled and 0 <= graph.tensors[t].producer < before[wait]}
         if late and before[wait] <= before[fetch] and before[wait] > last:
             moves.append(Move(tensor, before[store], before[wait],
