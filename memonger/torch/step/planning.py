@@ -18,6 +18,7 @@ from ...plans.parts import Outcome, Status, Terms
 from ...plans.plan import Plan
 from ...solve.mip.bounds import free_bound, overhead_bound
 from ...util.errors import InfeasibleBudget, PlanMismatch
+from ...util.gc_pause import paused
 from ...util.units import KNEE, format_bytes, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.optimizer_moment import check_optimizer
@@ -133,6 +134,7 @@ def _price(request: Request, plan: Plan) -> float:
     return plan.total_bytes if request.budget is None else plan.overhead
 
 
+@paused()
 def plan_of(network: TracedNetwork) -> Plan:
     """The plan of a network, for its request."""
     started_s, request = time.perf_counter(), network.request
