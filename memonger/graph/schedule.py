@@ -105,8 +105,9 @@ def expand(graph: Graph, recompute: Recompute) -> Schedule:
     for op, served in recompute.items():
         for (reader, run), clone in served.items():
             for index, number in ((reader, run), (op, clone)):
-                if (index, number) not in runs and number != HANDED_ON \
-                        and graph.ops[op].recomputable:
+                handed_on = (index, number) == (op, HANDED_ON) and not graph.handed_on.keys(
+                    ).isdisjoint(graph.ops[op].outputs)
+                if (index, number) not in runs and not handed_on and graph.ops[op].recomputable:
                     raise InputError("the decision on op %r names run %d of op %r, which does not "
                                      "run so often" % (graph.ops[op].name, number,
                                                        graph.ops[index].name))

@@ -301,11 +301,14 @@ class Graph:
     def _check_handed_on(self, op: Op) -> None:
         """Raise ValueError where an op cannot hand on the value of a tensor."""
         handed = self.tensors[op.hands_on] if 0 <= op.hands_on < len(self.tensors) else None
-        if handed is None or handed.producer < 0 or len(op.outputs) != 1 or not op.is_backward \
-                or len(self.ops[handed.producer].outputs) != 1 \
-                or self.tensors[op.outputs[0]].size_bytes != handed.size_bytes:
-            raise ValueError("op %r hands on no value of another op: in backward, as its one "
-                             "result, and of an op with one" % op.name)
+        # With a variant in use it renames what was fetched.
+        renames = Inplace(0, 0, True) in op.inplace and len(op.inputs) == 1 \
+            and (op.inputs == (op.hands_on,) or len(op.implementations) == 1)
+        if handed is None or handed.producer < 0 or not renames or not op.is_backward \
+                or (len(op.outputs), len(self.ops[handed.producer].outputs)) != (1, 1) \
+                or self.ops[self.handed_on[op.hands_on]] is not op:
+            raise ValueError("op %r hands on no value: in backward, alone and under another name, "
+                             "the one result of an op" % op.name)
 
     def _check_host(self, op: Op, own: Implementation) -> None:
         """Raise ValueError where a value on the host is made twice, or shares memory."""

@@ -11,9 +11,10 @@ from reference import clock
 
 from memonger.graph.clock import Run, times_of
 from memonger.graph.in_use import graph_in_use
-from memonger.graph.schedule import Schedule, expand, expand_in_part
+from memonger.graph.schedule import HANDED_ON, Schedule, expand, expand_in_part
 from memonger.graph.types import Graph, Implementation
 from memonger.plans.validate import Kind, structure
+from memonger.util.errors import InputError
 
 
 def on(stream, time_s, *reads):
@@ -177,3 +178,34 @@ def test_streams_are_in_files_and_enter_the_fingerprint():
     assert all("stream" not in op for op in plain.to_dict()["ops"])
     assert replace(plain, ops=(replace(plain.ops[0], stream="network"), *plain.ops[1:])
                    ).fingerprint != plain.fingerprint
+
+
+def gated() -> Graph:
+    """A step with an op that hands on a value."""
+    for seed in range(100):
+        graph = strategies.training_graph(random.Random(seed), 6, dtypes=False, pools="allocator")
+        for move in moves(graph, 1.0, {}, least_ops=2):
+            offered = offloading(graph, [move], 0.125, gates=True)
+            if offered.handed_on:
+                offered.check()
+                return offered
+    raise AssertionError("no value is handed on")
+
+
+@pytest.mark.parametrize("change", [
+    {"hands_on": 10 ** 6}, {"hands_on": 0}, {"is_backward": False}, {"inplace": ()}])
+def test_only_the_value_that_an_op_renames_is_handed_on(change):
+    graph = gated()
+    gate, = graph.handed_on.values()
+    ops = tuple(op.changed(**change) if index == gate else op
+                for index, op in enumerate(graph.ops))
+    with pytest.raises(ValueError, match="hands on no value"):
+        replace(graph, ops=ops).check()
+
+
+def test_a_decision_names_no_value_that_nobody_hands_on():
+    graph = gated()
+    op = next(i for i, op in enumerate(graph.ops) if op.recomputable and not op.is_backward
+              and graph.handed_on.keys().isdisjoint(op.outputs))
+    with pytest.raises(InputError, match="names run -1"):
+        expand(graph, {op: {(len(graph.ops) - 1, 0): HANDED_ON}})
