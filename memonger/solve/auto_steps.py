@@ -207,7 +207,9 @@ def chain(search: Run) -> None:
         if board.chain is not None:
             _follow(search, work)
     if walks_last and board.open and not board.within(CHAIN_GAP) and search.affords_turn:
-        board.walks.improve(board, work, None)
+        # Copies that compute waits for are what a search mends in the plan of a program.
+        warm = board.walks.warm(board) if board.graph.has_streams else None
+        board.walks.improve(board, work, warm, heat=CHAIN_HEAT * (warm is not None))
 
 
 def _follow(search: Run, work: int) -> None:
