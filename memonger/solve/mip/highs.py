@@ -254,6 +254,9 @@ def solve_integer(program: Program, integer_columns: np.ndarray, effort: Effort,
     solver.set(mip_rel_gap=gap)
     if absolute_gap > 0:
         solver.set(mip_abs_gap=absolute_gap * factor)
+    if len(program.length.columns):
+        # Of such programs HiGHS 1.16 may never end presolving one anew, whatever its time limit.
+        solver.set(mip_allow_restart=False)
     if start is not None:
         solver.start_from(start)
     ended = solver.run(max_checks)
