@@ -10,11 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 from forked import python
+from offloaded import chain_of_two_streams
 from small_graphs import chain
 
 from memonger.plans.plan import Status
 from memonger.solve import Options, solve
-from memonger.solve.mip import highs_runs
+from memonger.solve.effort import Effort
+from memonger.solve.mip import highs, highs_runs
 from memonger.solve.mip.formulation import build
 from memonger.solve.mip.problem import reduce_graph
 from memonger.solve.mip.program import integer_columns
@@ -181,3 +183,15 @@ def test_what_a_users_handler_of_a_signal_raises_comes_out(endless):
         signal.signal(signal.SIGALRM, own)
     assert not any(thread.name == "memonger-highs" and thread.is_alive()
                    for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("graph,streams", [(GRAPH, False), (chain_of_two_streams(), True)])
+def test_programs_of_streams_are_presolved_once(graph, streams, monkeypatch):
+    """HiGHS 1.16 did not come back from a second presolve of one, whatever its time limit."""
+    asked = {}
+    usual = highs_runs.Solver.set
+    monkeypatch.setattr(highs_runs.Solver, "set", lambda self, **options: asked.update(
+        options) or usual(self, **options))
+    program = build(reduce_graph(graph, "exact"), [len(graph.ops) // 2], 10 ** 6)
+    assert highs.solve_integer(program, integer_columns(program), Effort(1.0)).status == "optimal"
+    assert asked.get("mip_allow_restart", True) is not streams
