@@ -18,6 +18,14 @@ from typing import Any, Dict, FrozenSet, Hashable, List, Mapping, Sequence, Tupl
 
 from ..util.type_checks import check_types
 from ..util.units import format_bytes, format_plain
+from .checks import (
+    MAX_SIZE_BYTES,
+    MAX_TIME_S,
+    check_handed_on,
+    check_host,
+    check_run,
+    check_view,
+)
 from .clock import COMPUTE
 from .older_files import SCHEMA, upgraded
 from .phases import Phase, phases_of
@@ -26,11 +34,6 @@ from .streams import check_streams, unplanned_times
 
 __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", "Inplace", "Op",
            "Tensor", "Variant"]
-
-#: No tensor has as many bytes, nor all of them together: sums stay exact.
-MAX_SIZE_BYTES = 2 ** 60
-#: No op takes as many seconds.
-MAX_TIME_S = 2.0 ** 60
 
 
 @dataclass(frozen=True, repr=False)
@@ -267,14 +270,16 @@ class Graph:
                                        for output in op.kept_outputs):
                 raise ValueError("op %r keeps an output that it does not have" % op.name)
             if op.hands_on != -1:
-                self._check_handed_on(op)
+                check_handed_on(self.ops, self.tensors, index)
             for own in op.implementations:
                 if not all(tensor in every_tensor for tensor in own.inputs + own.outputs):
                     raise ValueError("an implementation of op %r names a tensor that does not "
                                      "exist" % op.name)
-                _check_run(op.name, own)
+                check_run(op.name, own)
                 if self.host_tensors:
-                    self._check_host(op, own)
+                    check_host(op, own, self.host_tensors)
+        if len(self.handed_on) != sum(op.hands_on != -1 for op in self.ops):
+            raise ValueError("two ops hand on the value of the same tensor")
         for variant in self.variants:
             if variant.op not in every_op or not all(
                     index in every_op and number in range(len(self.ops[index].implementations))
@@ -293,46 +298,10 @@ class Graph:
             if record.dtype not in DTYPES:
                 raise ValueError("tensor %r has the unknown dtype %r" % (record.name, record.dtype))
             if record.storage_of != -1:
-                self._check_view(number)
+                check_view(self.ops, self.tensors, number)
         if sum(record.size_bytes for record in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
         check_streams(self.ops, self.tensors, self.variants, self.outputs)
-
-    def _check_handed_on(self, op: Op) -> None:
-        """Raise ValueError where an op cannot hand on the value of a tensor."""
-        handed = self.tensors[op.hands_on] if 0 <= op.hands_on < len(self.tensors) else None
-        # With a variant in use it renames what was fetched.
-        renames = Inplace(0, 0, True) in op.inplace and len(op.inputs) == 1 \
-            and (op.inputs == (op.hands_on,) or len(op.implementations) == 1)
-        if handed is None or handed.producer < 0 or not renames or not op.is_backward \
-                or (len(op.outputs), len(self.ops[handed.producer].outputs)) != (1, 1) \
-                or self.ops[self.handed_on[op.hands_on]] is not op:
-            raise ValueError("op %r hands on no value: in backward, alone and under another name, "
-                             "the one result of an op" % op.name)
-
-    def _check_host(self, op: Op, own: Implementation) -> None:
-        """Raise ValueError where a value on the host is made twice, or shares memory."""
-        if op.recomputable and not op.is_backward and not self.host_tensors.isdisjoint(own.outputs):
-            raise ValueError("op %r makes a value on the host and may run again; say why it must "
-                             "not: copies to the host are made once" % op.name)
-        if any({own.inputs[option.input], own.outputs[option.output]} & self.host_tensors
-               for option in own.inplace):
-            raise ValueError("op %r cannot take memory of the host in place" % op.name)
-
-    def _check_view(self, number: int) -> None:
-        """Raise ValueError where a view does not lie in another tensor's memory."""
-        view = self.tensors[number]
-        owner = self.tensors[view.storage_of] if 0 <= view.storage_of < len(self.tensors) else view
-        if owner.storage_of != -1 or (owner.size_bytes, owner.space) != (
-                view.size_bytes, view.space) or view.space == "host":
-            raise ValueError("tensor %r is a view of no tensor with memory of its own, and of as "
-                             "many bytes" % view.name)
-        if view.pooled and not any(
-                option.identity and op.outputs[option.output] == number
-                and self.owner(op.inputs[option.input]) == view.storage_of
-                for op in (self.ops[view.producer],) for option in op.inplace):
-            raise ValueError("tensor %r is a view of %r, and its op does not rename that"
-                             % (view.name, owner.name))
 
     # ------------------------------------------------------------------ files
     @cached_property
@@ -408,22 +377,3 @@ class Graph:
             tensors=tuple(Tensor(**tuples(t)) for t in data["tensors"]),
             ops=tuple(map(op, data["ops"])),
             variants=tuple(map(variant, data.get("variants", ()))))
-
-
-def _check_run(name: str, run: Implementation) -> None:
-    """Raise ValueError where a position is that of no input or output, or a cost is negative."""
-    inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
-    if not all(option.input in inputs and option.output in outputs for option in run.inplace) or \
-            not all(position in inputs for position in run.ignored_inputs) or \
-            not all(position in outputs for position in run.unwritten_outputs) or \
-            not all(position in range(len(inputs) + len(outputs)) for position in run.own_buffers):
-        raise ValueError("%r names an input or output that it does not have" % name)
-    if not run.runs and (run.inputs or run.outputs or run.time_s or run.workspace_bytes):
-        raise ValueError("an implementation of %r does not run, and takes or makes something"
-                         % name)
-    if run.adds_into_first and (len(inputs), len(outputs)) != (2, 1):
-        raise ValueError("%r cannot add into the first of %d inputs and %d outputs"
-                         % (name, len(inputs), len(outputs)))
-    if not 0 <= run.time_s < MAX_TIME_S or not 0 <= run.workspace_bytes < MAX_SIZE_BYTES:
-        raise ValueError("%r cannot take %r s and %r bytes of workspace"
-                         % (name, run.time_s, run.workspace_bytes))

@@ -12,7 +12,7 @@ from reference import clock
 from memonger.graph.clock import Run, times_of
 from memonger.graph.in_use import graph_in_use
 from memonger.graph.schedule import HANDED_ON, Schedule, expand, expand_in_part
-from memonger.graph.types import Graph, Implementation
+from memonger.graph.types import Graph, Implementation, Tensor
 from memonger.plans.validate import Kind, structure
 from memonger.util.errors import InputError
 
@@ -201,6 +201,16 @@ def test_only_the_value_that_an_op_renames_is_handed_on(change):
                 for index, op in enumerate(graph.ops))
     with pytest.raises(ValueError, match="hands on no value"):
         replace(graph, ops=ops).check()
+
+
+def test_a_value_is_handed_on_once():
+    graph = gated()
+    (value, gate), = graph.handed_on.items()
+    again = Tensor("again", graph.tensors[value].size_bytes, len(graph.ops))
+    op = graph.ops[gate].changed(name="again", outputs=(len(graph.tensors),))
+    op = replace(op, implementations=op.implementations[:1])
+    with pytest.raises(ValueError, match="two ops hand on"):
+        replace(graph, ops=(*graph.ops, op), tensors=(*graph.tensors, again)).check()
 
 
 def test_a_decision_names_no_value_that_nobody_hands_on():
