@@ -39,6 +39,10 @@ class MaxBatch:
             format_bytes(self.budget_bytes), self.unplanned, self.planned, gain)
 
 
+#: So many guesses of lines are followed upward; needs that are on none give them away one by one.
+_TRUSTED = 8
+
+
 def refused_share(error: InfeasibleBudget, budget_bytes: int) -> float:
     """What a refused batch needs, as a share of the budget: more than 1."""
     return max(error.minimum_bytes, budget_bytes + 1) / budget_bytes
@@ -68,16 +72,16 @@ def largest(need: Callable[[int], float], start: int, limit: int,
     int
     """
     known = list(line)
-    low, high, stride = 0, max(start, min(_where_one(known), limit)), 1
+    low, high, stride, asked = 0, max(start, min(_where_one(known), limit)), 1, 0
     while high <= limit:
-        share = need(high)
+        share, asked = need(high), asked + 1
         if share:
             known.append((high, share))
         if share > 1:
             break
         low, guess = high, _where_one(known) if share else 2 * high
         high = limit + 1 if low == limit else min(max(guess, low + stride), limit)
-        stride = 1 if guess >= low + stride else 2 * stride
+        stride = 1 if guess >= low + stride and asked < _TRUSTED else 2 * stride
     guess, stride, slow = _where_one(known), 1, 0
     while high - low > 1:
         width = high - low
