@@ -3,8 +3,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import sys
 import threading
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -32,6 +35,10 @@ from memonger.torch.step.compilation import PlannedGraph
 from memonger.torch.step.network import TracedNetwork
 from memonger.torch.step.request import Request
 from memonger.torch.step.trial import trial_bytes
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.torch.held_out import HELD_OUT, Inverted
 
 
 class Loss(torch.nn.Module):
@@ -124,6 +131,19 @@ def test_code_has_as_many_clones_as_the_plan():
     assert same(numbers, trained(mt.compile(twin), twin, x))
 
 
+def test_gradients_of_depthwise_filters_take_what_is_predicted():
+    """They read what is there, and no copies, also where no convolution runs again beside them."""
+    module, x = Inverted(), HELD_OUT["depthwise"][1]()
+    plan = mt.plan(module, x, "75%", costs=mt.profile(module, x, "inductor"),
+                   keep=["*convolution*"])
+    assert plan.schedule.recomputed()
+    step = mt.compile(module, plan=plan)
+    trained(step, module, x, steps=1)
+    [used] = mt.plans(step)
+    assert used.schedule == plan.schedule
+    assert used.pool_bytes == pytest.approx(plan.pool_bytes, rel=0.02)
+
+
 def test_in_depth_no_product_waits_for_its_sum(monkeypatch):
     """The output layer's weight is the embedding's: both gradients are one call otherwise."""
     module, x = Attention(), sentences()
@@ -147,6 +167,58 @@ def test_in_depth_no_product_waits_for_its_sum(monkeypatch):
     assert "aten.mm.default" in made
     for one, other in zip(numbers, trained(mt.compile(twin), twin, x)):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["numbers", "symbols"])
+def test_a_plan_in_depth_runs_other_sizes(monkeypatch, symbolic):
+    module, x = Attention(), sentences()
+    with monkeypatch.context() as patched:
+        patched.setattr(planning, "_WORTH_ANOTHER_FORM", -1.0)
+        patched.setattr(planning, "_costs_less", lambda plan, other: True)
+        plan = mt.plan(module, x, "90%", costs="reference")
+    if not symbolic:
+        torch._dynamo.reset()  # which makes a size that it sees change a symbol
+    twin, fewer = copy.deepcopy(module), sentences(7)
+    step = mt.compile(module, plan=plan)
+    numbers = trained(step, module, fewer)
+    [used] = mt.plans(step)
+    assert plan.graph.ops[-1].kind == used.graph.ops[-1].kind == "aten.sub.Tensor"
+    assert used.graph.fingerprint != plan.graph.fingerprint
+    assert symbolic or used.schedule.recomputed() == plan.schedule.recomputed() != ()
+    assert used.total_bytes < plan.total_bytes <= plan.budget_bytes
+    for one, other in zip(numbers, trained(mt.compile(twin), twin, fewer)):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("other, chosen", [((0.04, 1.0), 0), ((0.02, 1.0), 1), ((0.02, 1.1), 0),
+                                           ((0.055, 0.9), 0)])
+def test_a_dear_plan_is_put_beside_the_next_form(monkeypatch, other, chosen):
+    """The next one's is taken where it takes less time by itself and beside its own step."""
+    module, x = Attention(), sentences()
+    base = mt.plan(module, x, "90%", costs="reference")
+    request = Request(budget="90%", mode="inductor")
+
+    def form(overhead, scale):
+        ops = [replace(op, implementations=(replace(op.implementations[0], time_s=(
+            scale * op.implementations[0].time_s)),)) for op in base.graph.ops]
+        graph = replace(base.graph, ops=tuple(ops))
+        return SimpleNamespace(graph=graph, request=request), graph, overhead
+
+    forms = [form(0.05, 1.0), form(*other)]
+    asked = []
+
+    def best_plan(networks):
+        asked.append(networks[0])
+        _, graph, overhead = next(f for f in forms if f[0] is networks[0])
+        time_s = (1 + overhead) * graph.time_s
+        return SimpleNamespace(graph=graph, overhead=overhead, schedule=SimpleNamespace(
+            time_s=lambda graph: time_s))
+    monkeypatch.setattr(planning, "best_plan", best_plan)
+    network, _ = planning.first_plan([f[0]] for f in forms)
+    assert network is forms[chosen][0] and len(asked) == 2
+    cheap = planning._WORTH_ANOTHER_FORM / 2
+    forms[0] = forms[0][:2] + (cheap,)
+    assert planning.first_plan([f[0]] for f in forms)[0] is forms[0][0] and len(asked) == 3
 
 
 def test_convolutions_that_run_again_leave_the_layouts_of_gradients_alone():

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import logging
+import operator
 import time
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
@@ -28,6 +30,10 @@ from .request import Request
 logger = logging.getLogger("memonger.torch")
 #: Linear programs that may prove that a network is not worth a search.
 _ROUNDS = 3
+#: Extra time from which on another form of the step may be worth reading it and a search.
+_WORTH_ANOTHER_FORM = 0.03
+#: By how much of a step a plan of another form must be faster.
+_CLEARLY = 0.01
 #: Ops of a step that is searched among moves only from a plan without them.
 _LARGE_OPS = 8000
 
@@ -92,13 +98,16 @@ def _is_dearer(network: TracedNetwork, plan: Plan) -> bool:
 
 
 def first_plan(forms: Iterable[Sequence[TracedNetwork]]) -> Tuple[TracedNetwork, Plan]:
-    """The best plan of the first form of a step that has one, with the network that it is for.
+    """The plan of the first form of a step that has one, with the network that it is for.
 
-    The form that a given plan is for comes before others. Where the least memory is asked for, the
-    best plan of all forms.
+    The form that a given plan is for comes before others, or at other sizes the one most like it. A
+    plan that costs much is put beside the
+    next form's, which is taken where it clearly costs less: estimates tell forms apart no better.
+    Where the least memory is asked for, the best plan of all forms.
     """
     made: List[Tuple[TracedNetwork, Plan]] = []
     refused: List[InfeasibleBudget] = []
+    mismatch: Optional[PlanMismatch] = None
     for networks in _given_first(forms):
         request = networks[0].request
         try:
@@ -106,12 +115,30 @@ def first_plan(forms: Iterable[Sequence[TracedNetwork]]) -> Tuple[TracedNetwork,
         except InfeasibleBudget as error:
             refused.append(error)
             continue
+        except PlanMismatch as error:  # at other sizes only the decisions tell forms apart
+            mismatch = mismatch or error
+            continue
         made.append((_those_of(plan, networks)[0], plan))
-        if request.plan is not None or request.budget is not None:
+        if request.plan is not None or request.budget is not None and (
+                len(made) > 1 or plan.overhead < _WORTH_ANOTHER_FORM):
             break
-    if made:
-        return min(made, key=lambda item: _price(item[0].request, item[1]))
-    raise min(refused, key=lambda error: error.minimum_bytes)
+    if not made and refused:
+        raise min(refused, key=lambda error: error.minimum_bytes)
+    if mismatch is not None and not made:
+        raise mismatch
+    first, *others = made
+    if first[0].request.budget is None:
+        return min(made, key=lambda item: item[1].total_bytes)
+    return min((item for item in others if _costs_less(item[1], first[1])), default=first,
+               key=lambda item: item[1].overhead)
+
+
+def _costs_less(plan: Plan, other: Plan) -> bool:
+    """Whether a plan of another form takes clearly less time, by itself and beside its own step."""
+    least_s = _CLEARLY * other.graph.time_s
+    (mine_s, base_s), (other_s, other_base_s) = (
+        (one.schedule.time_s(one.graph), one.graph.time_s) for one in (plan, other))
+    return other_s - mine_s > least_s and (other_s - other_base_s) - (mine_s - base_s) > least_s
 
 
 def _given_first(forms: Iterable[Sequence[TracedNetwork]]) -> Iterator[Sequence[TracedNetwork]]:
@@ -121,8 +148,10 @@ def _given_first(forms: Iterable[Sequence[TracedNetwork]]) -> Iterator[Sequence[
         if given is None or _those_of(given, networks):
             yield networks
         else:
-            others.append(networks)
-    yield from others
+            kinds, wanted = (Counter(op.kind for op in graph.ops)
+                             for graph in (networks[-1].graph, given.graph))
+            others.append((sum(((kinds - wanted) + (wanted - kinds)).values()), networks))
+    yield from (networks for _, networks in sorted(others, key=operator.itemgetter(0)))
 
 
 def _those_of(plan: Plan, networks: Sequence[TracedNetwork]) -> List[TracedNetwork]:
