@@ -58,6 +58,16 @@ def reads_copies(node: fx.Node) -> bool:
     return bool(node.meta.get(_COPIED))
 
 
+def gradients_are_arranged(joint: fx.GraphModule) -> bool:
+    """Whether gradients of filters with one channel are to read what they are given, and no copies.
+
+    Inductor arranges a backward half only for convolutions that run again in it.
+    """
+    return any(has_channels_last(node) and not reads_copies(node)
+               and node.args[2].meta["val"].shape[1] == 1 for node in joint.graph.find_nodes(
+                   op="call_function", target=torch.ops.aten.convolution_backward.default))
+
+
 def arranged(value: Any) -> Any:
     """The value with channels last, where it is a tensor that has channels; else as it is."""
     return value if is_arranged(value) else value.contiguous(memory_format=torch.channels_last)

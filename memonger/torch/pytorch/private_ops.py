@@ -322,6 +322,11 @@ def arranges_convolutions(module: fx.GraphModule) -> bool:
     return GraphLowering.decide_layout_opt(module, is_inference=False)
 
 
+def arranging() -> Dict[str, Any]:
+    """Inductor's configuration under which it does in every graph."""
+    return {"force_layout_optimization": True}
+
+
 def most_buffers_computed_again() -> int:
     """A value of at most so many buffers Inductor computes in each kernel that reads it."""
     from torch._inductor import config

@@ -17,7 +17,7 @@ from ...util.errors import InfeasibleBudget, InputError, MemongerError, PlanMism
 from ...util.units import budget_share, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.costs import ROOFLINES
-from ..capture.layouts import mark_layouts
+from ..capture.layouts import gradients_are_arranged, mark_layouts
 from ..capture.optimizer_moment import with_optimizer
 from ..capture.reading import read
 from ..pytorch import private, private_joint, private_ops, private_sizes
@@ -281,6 +281,8 @@ class Backend(Compilation):
         schedule = None if fused and plan.method == "none" else plan.schedule
         if fused and schedule is not None and not captured.sized_by_values:
             self.lowering.update(in_order(plan))
+        if fused and schedule is not None and gradients_are_arranged(captured.joint):
+            self.lowering.update(private_ops.arranging())
         return halves(captured, schedule, request.mode, inputs, kwargs)
 
     def _offering(self, request: Request, captured: Captured) -> List[Captured]:
