@@ -316,6 +316,7 @@ def test_inductor_keeps_the_predicted_budget_of_the_step():
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     plan, = mt.plans(planned)
     assert taken(planned, module, x) <= 1.01 * plan.total_bytes <= 1.01 * plan.budget_bytes
+    assert any("not tried" in note for note in plan.notes)
     assert plan.schedule.recomputed()
 
 

@@ -54,6 +54,10 @@ from .planning import best_plan, log_plan, make_plan
 from .request import Request
 
 logger = logging.getLogger("memonger.torch")
+#: A note of plans for Inductor.
+_NOT_TRIED = ("the code of several graphs is not tried: the step takes what is predicted, or some "
+              "percent more; mode=\"eager\" takes no more")
+
 
 @dataclass
 class _Choice:
@@ -80,6 +84,7 @@ class StepInParts(Backend):
         #: What is compiled: the graph, by which schedule.
         self._compiling: Tuple[Optional[Part], Optional[Schedule]] = (None, None)
         self._asked = self.request
+        self._notes = (_NOT_TRIED,) if request.mode == "inductor" else ()
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         if self._now is not None:
@@ -237,7 +242,7 @@ class StepInParts(Backend):
             check_inference(self, Code(self.run, PlannedGraph(laid, plan), False), ())
             return plan, [plan.schedule] * len(now.calls)
         self.tell("planning")
-        request = self._at_knee(laid, request)
+        request = self._at_knee(laid, replace(request, notes=self._notes))
         fingerprint = laid.graph.fingerprint, 0, False
         if fingerprint not in self._plans:
             self._plans[fingerprint] = best_plan([TracedNetwork(laid, request)])
