@@ -124,11 +124,11 @@ def images() -> Tuple[torch.Tensor, torch.Tensor]:
 
 
 def volumes() -> Tuple[torch.Tensor, torch.Tensor]:
-    return torch.randn(2, 3, 8, 8, 8), torch.randint(0, 2, (2, 8, 8, 8))
+    return torch.randn(2, 3, 16, 16, 16), torch.randint(0, 2, (2, 16, 16, 16))
 
 
 def sentences() -> Tuple[torch.Tensor, torch.Tensor]:
-    return torch.randint(0, 31, (8, 12)), torch.randint(0, 31, (8, 12))
+    return torch.randint(0, 31, (32, 12)), torch.randint(0, 31, (32, 12))
 
 
 #: Of each kind a module and its inputs.

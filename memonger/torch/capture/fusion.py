@@ -7,7 +7,8 @@ convolutions and other library kernels: then none lies between them.
 
 A pointwise value is computed in each kernel that reads it if it has one reader or is made of few
 buffers, which are then held until the last of these kernels runs.
-A scatter computes the values that it writes, and its kernel ends with it.
+A scatter computes the values that it writes, and its kernel ends with it. A sum over a batch is
+written: kernels that read it come later.
 A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
 numbers are drawn row by row, so beside convolutions whose channels come last they are written.
 """
@@ -65,7 +66,7 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
     readers = _readers(nodes, views)
     written_to = _first_operands(scatters, views)
     fusible_again = fusible - out_of_order(nodes)
-    unread = {n for n in fusible_again if n not in written_to
+    unread = {n for n in fusible_again if n not in written_to and not _sums_over_batch(n)
               and all(r in fusible or r in scatters for r in readers[n])}
     sources = _computed_again(nodes, views, late, unread, readers)
 
@@ -127,6 +128,18 @@ def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.
             behind[node] = frozenset([node])
             costly.discard(node)
     return sources
+
+
+def _sums_over_batch(node: fx.Node) -> bool:
+    """Whether the node sums up over the first of several dimensions, as gradients of weights do.
+
+    All kernels that read the sum come behind the one that makes it, which reads far more.
+    """
+    if not reduces(node) or len(node.args) < 2 or not isinstance(node.args[1], (list, tuple)):
+        return False
+    count = node.all_input_nodes[0].meta["val"].dim()
+    dimensions = {int(d) % count for d in node.args[1]}
+    return 0 in dimensions and len(dimensions) < count
 
 
 def _is_costly(node: fx.Node) -> bool:

@@ -4,7 +4,7 @@ Random numbers are drawn once, and what writes into its inputs writes once.
 """
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Sequence, Tuple
 
 import torch
 import torch.fx as fx
@@ -22,6 +22,10 @@ _CHOSEN = torch.ops.aten._batch_norm_with_update_functional.default
 #: Whose operators do nothing but make their results, and write into what their schemas say.
 #: torchtitan's policies run its own operators again, too.
 _WITHOUT_EFFECTS = ("aten", "prims", "memonger", "torchtitan", collectives.NAMESPACE)
+
+#: An output stays with the first run if it has at most SMALL_BYTES and at most SMALL_SHARE of its
+#: op's largest output, as the mean and variance of a normalization have.
+SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
 
 
 def repeat_reason(node: fx.Node) -> str:
@@ -75,3 +79,13 @@ def run_again(made: fx.Node) -> None:
 def _moves_statistics(node: fx.Node) -> bool:
     return node.target is _CHOSEN or node.target is _BATCH_NORM and bool(
         private_ops.named_arguments(node)["training"])
+
+
+def kept_results(node: fx.Node, places: Sequence[int], sizes: Sequence[int]) -> Tuple[int, ...]:
+    """Of the results that an op makes those that stay with its first run.
+
+    ``places``: of each among the values of ``node``; ``sizes``: bytes of each.
+    """
+    small_bytes = min(SMALL_BYTES, SMALL_SHARE * max(sizes, default=0))
+    return tuple(k for k, size in enumerate(sizes)
+                 if places[k] in first_results(node) or size <= small_bytes)

@@ -14,18 +14,16 @@ from ..pytorch.allocations import CUDA_GRANULE_BYTES
 from ..pytorch.loss_layer import temporary_bytes
 from ..pytorch.sizes import hint, resized, tensors
 from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
+from .concatenations import laid_in_wholes
 from .costs import ROOFLINES, roofline_for, signature, times_s
 from .fusion import in_order, in_registers, reduces
 from .layouts import has_channels_last, is_arranged, is_convolution
-from .operators import first_results, repeat_reason
+from .operators import kept_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
 from .storages import Held, Storage, storages
 from .transfers import is_copy, is_to_host, is_wait
 from .written import written
 
-#: An output stays with the first run if it has at most SMALL_BYTES and at most SMALL_SHARE of its
-#: op's largest output, as the mean and variance of a normalization have.
-SMALL_BYTES, SMALL_SHARE = 1 << 16, 1 / 64
 #: Identities of the storages of copies begin at these and go down; those of temporaries are above.
 _COPY, _COPY_FOR_BACKWARD = -(1 << 32), -(1 << 40)
 
@@ -61,16 +59,6 @@ def node_name(node: fx.Node) -> str:
     return "%s/%s" % (path.strip("."), node.name) if path.strip(".") else node.name
 
 
-def kept_results(node: fx.Node, places: Sequence[int], sizes: Sequence[int]) -> Tuple[int, ...]:
-    """Of the results that an op makes those that stay with its first run.
-
-    ``places``: of each among the values of ``node``; ``sizes``: bytes of each.
-    """
-    small_bytes = min(SMALL_BYTES, SMALL_SHARE * max(sizes, default=0))
-    return tuple(k for k, size in enumerate(sizes)
-                 if places[k] in first_results(node) or size <= small_bytes)
-
-
 class _Reader:
     """One reading of one joint graph."""
 
@@ -95,6 +83,8 @@ class _Reader:
         self.once: Set[fx.Node] = set()
         #: Nodes that are part of the ops that read them; see :mod:`.fusion`.
         self.inlined: Set[fx.Node] = set()
+        #: Concatenations with the part that is made first; see :mod:`.concatenations`.
+        self.wholes: Dict[fx.Node, fx.Node] = {}
         #: For each node what its readers read, and the nodes that are part of them.
         self.reads_of: Dict[fx.Node, List[int]] = {}
         self.parts: Dict[fx.Node, Dict[fx.Node, None]] = {}
@@ -127,6 +117,7 @@ class _Reader:
             late -= early
             nodes = in_order(nodes, early, late)
             self.inlined = in_registers(nodes, self.views, late, self.written.inputs, early)
+            self.wholes = laid_in_wholes(nodes, late, self.views, self.held)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             label = self.labels[position] if position < len(self.labels) else ""
             self._outside(node, TANGENT if node in late else self.categories[position]
@@ -213,9 +204,8 @@ class _Reader:
     def _new(self, storage: Storage, producer: int, label: str, category: str,
              value: Any, on_host: bool = False) -> int:
         def bytes_now() -> int:
-            size_bytes = storage[1]() if callable(storage[1]) \
-                else resized(hint(storage[1]))
-            if self.fused and isinstance(value, torch.Tensor):
+            size_bytes = storage[1]() if callable(storage[1]) else resized(hint(storage[1]))
+            if self.fused and isinstance(value, torch.Tensor) and size_bytes:
                 size_bytes = max(size_bytes, room_bytes(value))
             return -(-size_bytes // self.granule_bytes) * self.granule_bytes
 
@@ -356,6 +346,8 @@ class _Reader:
     def _inplace(self, node: fx.Node, parts: Sequence[fx.Node], reads: Sequence[int],
                  made: Sequence[int]) -> Tuple[Inplace, ...]:
         """Inductor's kernels write into an input of the same size that nobody else reads."""
+        if node in self.wholes:
+            return (Inplace(reads.index(self.tensors_of[self.wholes[node]][0]), 0),)
         if not self.fused or not all(map(private_ops.is_fusible, [node, *parts])):
             return ()
         return tuple(Inplace(i, o) for o, output in enumerate(made) for i, read in enumerate(reads)

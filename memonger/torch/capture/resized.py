@@ -10,7 +10,7 @@ from ..pytorch import private_ops
 from ..pytorch.sizes import at_batch
 from .captured import TEMPORARY, Captured
 from .costs import ROOFLINES, roofline_for, times_s
-from .reading import kept_results
+from .operators import kept_results
 
 
 def with_other_batch(captured: Captured, read: int, batch: int, fused: bool,
