@@ -46,6 +46,8 @@ class Captured:
     usually_late: Set[str] = field(default_factory=set)
     #: What the plain step takes without a plan, of one in depth (:mod:`..rewrite.in_depth`).
     plain_pool_bytes: Optional[int] = None
+    #: Inductor's configuration for that form.
+    lowering: Mapping[str, Any] = field(default_factory=dict)
     #: What the optimizer holds, where one is named.
     optimizer_bytes: Optional[int] = None
     #: What the step's results and the optimizer's step take, where no op of the graph does.

@@ -52,10 +52,18 @@ def estimated_s(node: fx.Node, roofline: Roofline) -> float:
     return count / roofline.flops_per_s + moved_bytes / roofline.bytes_per_s
 
 
-def signature(node: fx.Node) -> str:
-    """What decides a node's time: operator, sizes, layouts, types and numbers."""
+def signature(node: fx.Node, copies: Optional[bool] = None) -> str:
+    """What decides a node's time: operator, sizes, layouts, types and numbers.
+
+    ``copies``: whether it reads copies; by default what the node says.
+    """
     return call_signature(node.target, node.args, node.kwargs, has_channels_last(node)) + (
-        " of copies" if reads_copies(node) else "")
+        " of copies" if (reads_copies(node) if copies is None else copies) else "")
+
+
+def signatures(node: fx.Node) -> Dict[str, bool]:
+    """Of all ways in which a node may run, with whether it reads copies: in depth it reads none."""
+    return {signature(node, copies): copies for copies in {reads_copies(node), False}}
 
 
 def call_signature(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any],

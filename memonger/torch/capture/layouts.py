@@ -58,6 +58,17 @@ def reads_copies(node: fx.Node) -> bool:
     return bool(node.meta.get(_COPIED))
 
 
+def read_no_copies(joint: fx.GraphModule) -> bool:
+    """From now on gradients read no copies: the half that they are in is to be arranged.
+
+    Returns whether any did.
+    """
+    copying = [node for node in joint.graph.nodes if reads_copies(node)]
+    for node in copying:
+        node.meta[_COPIED] = False
+    return bool(copying)
+
+
 def gradients_are_arranged(joint: fx.GraphModule) -> bool:
     """Whether gradients of filters with one channel are to read what they are given, and no copies.
 

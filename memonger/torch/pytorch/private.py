@@ -19,7 +19,7 @@ import torch.fx as fx
 
 from . import private_scheduler
 from .private_joint import Modules, copied, is_backward
-from .private_ops import arranges_convolutions
+from .private_ops import arranges_convolutions, arranging
 from .sizes import hint
 
 try:
@@ -80,7 +80,9 @@ def run_inductor(module: fx.GraphModule, inputs: Sequence[Any],
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
     def compile_half(graph: fx.GraphModule, arguments: Sequence[Any], **kwargs: Any) -> Any:
-        alike = tried and kwargs.get("is_backward", False) and has_no_layouts_unplanned(graph)
+        alike = tried and kwargs.get("is_backward", False) and \
+            not arranging().items() <= lowering.items() and \
+            has_no_layouts_unplanned(graph)
         # The halves are what the partitioner made: caches need not know what it is.
         with torch._inductor.config.patch({
                 **lowering, "custom_partitioner_fn": None,

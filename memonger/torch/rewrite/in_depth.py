@@ -1,4 +1,4 @@
-"""A step for budgets that its plain form cannot meet: Inductor then holds less, and computes more.
+"""Forms of a step for budgets that its plain one cannot meet: Inductor then holds less.
 
 * A sum with a matrix product that is there long before it is computed by itself. As one call with
   the sum, as Inductor has it, what the product reads would live until the sum: the gradient of the
@@ -7,16 +7,30 @@
   until the last one is read. oneDNN copies such a part anyway, for a transposed convolution.
 * A value made of more than one buffer is written, and not made in each kernel that reads it, which
   would hold all these buffers (:func:`..pytorch.private_ops.few_reads`).
+* Gradients of filters with one channel read no copies with the channels before the rows. That alone
+  is a form, too, as values that are written instead of made twice may be what is too much.
 """
 from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Tuple
 
 import torch
 import torch.fx as fx
 
 from ..capture.fusion import sums_with_products
+from ..capture.layouts import read_no_copies
 from ..capture.written import copy_of
-from ..pytorch import private_joint
+from ..pytorch import private_joint, private_ops
 from ..pytorch.sizes import hint, tensor_bytes
+
+
+def forms_in_depth(joint: fx.GraphModule
+                   ) -> Iterator[Tuple[fx.GraphModule, Mapping[str, Any]]]:
+    """Other forms of a joint graph, each with Inductor's configuration for it."""
+    arranged = private_joint.copied(joint)
+    if read_no_copies(arranged):
+        yield arranged, {}
+    yield rewritten(joint), private_ops.few_reads()
 
 
 def rewritten(joint: fx.GraphModule) -> fx.GraphModule:
@@ -42,6 +56,7 @@ def rewritten(joint: fx.GraphModule) -> fx.GraphModule:
             part.replace_all_uses_with(
                 copied, delete_user_cb=lambda user, made=copied: user is not made)
             copied.meta["partitioner_tag"] = part.meta.get("partitioner_tag", "")
+    read_no_copies(apart)
     apart.recompile()
     return apart
 

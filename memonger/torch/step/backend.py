@@ -28,7 +28,7 @@ from ..rewrite.apply import kept_whole, split, tagged
 from ..rewrite.batch_norm import choose_batch_norms
 from ..rewrite.dropout import divide_dropout
 from ..rewrite.eager import runner
-from ..rewrite.in_depth import rewritten
+from ..rewrite.in_depth import forms_in_depth
 from ..rewrite.loss_layers import with_chunks
 from ..rewrite.offload import with_offload
 from ..rewrite.pool_indices import narrow_indices
@@ -242,10 +242,12 @@ class Backend(Compilation):
             yield captured
             if deeper and fused and original is None and not (
                     request.unplanned or captured.sized_by_values):
-                with private_ops.configured(private_ops.few_reads()):
-                    found = captured_of(rewritten(joint))
-                found.plain_pool_bytes = TracedNetwork(captured, request).as_written_bytes
-                yield found
+                plain_bytes = TracedNetwork(captured, request).as_written_bytes
+                for graph, lowering in forms_in_depth(joint):
+                    with private_ops.configured(lowering):
+                        found = captured_of(graph)
+                    found.plain_pool_bytes, found.lowering = plain_bytes, lowering
+                    yield found
 
         return self._divided(forms(), request, inputs, original, kwargs)
 
@@ -271,8 +273,7 @@ class Backend(Compilation):
             self._told.append(plan)
             log_plan(plan, bool(key[1]))
         self.lowering.clear()
-        if captured.plain_pool_bytes is not None:
-            self.lowering.update(private_ops.few_reads())
+        self.lowering.update(captured.lowering)
         self.graphs.append(PlannedGraph(captured, plan, exact=original is None))
         if self.only_plan:
             raise OnlyPlanning()

@@ -14,8 +14,8 @@ from typing import Any, Callable, Collection, Dict, List, Sequence, Tuple
 import torch
 import torch.fx as fx
 
-from ..capture.costs import signature
-from ..capture.layouts import arranged, as_traced, has_channels_last, is_convolution, reads_copies
+from ..capture.costs import signatures
+from ..capture.layouts import arranged, as_traced, has_channels_last, is_convolution
 from ..pytorch import private, private_ops, private_sizes
 from ..pytorch.allocations import CUDA_GRANULE_BYTES, allocations, device_name
 from ..pytorch.sizes import hint, tensors
@@ -95,17 +95,17 @@ def _measured(joint: fx.GraphModule, known: Collection[str], inputs: Sequence[An
               repeats: int, wanted: Callable[[fx.Node], bool] = takes_time
               ) -> Dict[str, Tuple[float, int]]:
     """Seconds, the least of some runs, and temporary bytes of each op that is not known."""
-    todo = {signature(node): node for node in joint.graph.nodes
-            if wanted(node) and runs_alone(node)}
-    todo = {key: node for key, node in todo.items() if key not in known}
+    todo = {key: (node, copies) for node in joint.graph.nodes if wanted(node) and runs_alone(node)
+            for key, copies in signatures(node).items()}
+    todo = {key: way for key, way in todo.items() if key not in known}
     if not todo:
         return {}
     runs: Dict[str, List[_Run]] = {}
     with private.eager_kernels(), torch.no_grad(), torch.random.fork_rng(), \
             allocations() as events:
-        for key, node in todo.items():
+        for key, (node, copies) in todo.items():
             try:
-                runs[key] = _alone(joint, node, inputs, repeats)
+                runs[key] = _alone(joint, node, inputs, repeats, copies)
             except (RuntimeError, ValueError, IndexError, NotImplementedError):
                 pass  # not with such values: unknown
     times = [when for when, _ in events]
@@ -134,7 +134,7 @@ class _Run:
 
 
 def _alone(joint: fx.GraphModule, node: fx.Node, inputs: Sequence[Any],
-           repeats: int) -> List[_Run]:
+           repeats: int, copies: bool) -> List[_Run]:
     target: Any = node.target
     places = {n: k for k, n in enumerate(joint.graph.find_nodes(op="placeholder"))}
 
@@ -151,11 +151,11 @@ def _alone(joint: fx.GraphModule, node: fx.Node, inputs: Sequence[Any],
     if has_channels_last(node):
         operands, options = private_ops.pytree.tree_map(arranged, (operands, options))
     operands, options = private_ops.pytree.tree_map(_number, (operands, options))
-    copied = [read.meta["val"] for read in node.args[:2] if reads_copies(node)]
+    copied = [read.meta["val"] for read in node.args[:2] if copies]
 
     def call() -> Any:
-        copies = [_laid_as(mine, traced) for mine, traced in zip(operands, copied)]
-        value = target(*copies, *operands[len(copies):], **options)
+        laid = [_laid_as(mine, traced) for mine, traced in zip(operands, copied)]
+        value = target(*laid, *operands[len(laid):], **options)
         return value if has_channels_last(node) else as_traced(node, value)
     # What writes into its inputs runs once.
     count = 1 if private_ops.writes(target) else repeats

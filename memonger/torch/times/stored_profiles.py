@@ -16,7 +16,7 @@ import torch.fx as fx
 from ...util.errors import MemongerError
 from ...util.files import cache_folder, write_whole
 from ...util.json_files import parse_json, read_text
-from ..capture.costs import signature
+from ..capture.costs import signatures
 from .profile import Profile, device_of_joint, runs_alone
 
 
@@ -37,7 +37,7 @@ def stored(joint: fx.GraphModule) -> Profile:
     """What is known of a joint graph's ops on its device: times of all or none, bytes of any."""
     device = device_of_joint(joint)
     profile = _load(_path(device)) or Profile()
-    keys = {signature(node) for node in joint.graph.nodes if runs_alone(node)}
+    keys = {key for node in joint.graph.nodes if runs_alone(node) for key in signatures(node)}
     known = profile.known_bytes
     return Profile(device, {key: profile.times_s[key] for key in keys}
                    if keys <= set(profile.times_s) else {},
