@@ -6,6 +6,7 @@ import torch
 import torch.nn as nn
 
 import memonger.torch as mt
+from memonger.torch.capture.costs import signature
 from memonger.torch.times import profile, stored_profiles
 
 
@@ -69,9 +70,9 @@ def test_no_op_is_measured_twice_and_nothing_else_changes(monkeypatch):
     module, x = net("resnet")
     measured, alone = [], profile._alone
 
-    def noted(joint, node, inputs, repeats):
-        measured.append(profile.signature(node))
-        return alone(joint, node, inputs, repeats)
+    def noted(joint, node, inputs, repeats, copies):
+        measured.append(signature(node, copies))
+        return alone(joint, node, inputs, repeats, copies)
     monkeypatch.setattr(profile, "_alone", noted)
     before, random = [p.clone() for p in module.parameters()], torch.get_rng_state()
     planned = mt.compile(module, "85%", "eager")
@@ -104,9 +105,9 @@ def test_measuring_takes_no_more_than_the_step():
     joint = traced(module, (x,), Request(mode="eager", unplanned=True)).captured.joint
     found = {}
     taken = []
-    nodes = {profile.signature(n): n for n in joint.graph.nodes if profile.runs_alone(n)}
+    nodes = {signature(n): n for n in joint.graph.nodes if profile.runs_alone(n)}
     for key, node in nodes.items():
-        taken.append(peak_bytes(lambda node=node: profile._alone(joint, node, (), 1),
+        taken.append(peak_bytes(lambda node=node: profile._alone(joint, node, (), 1, False),
                                 torch.device("cpu")))
         found[key] = taken[-1]
     plan = mt.plan(module, (x,), "100%", "eager", costs=mt.profile(module, (x,), "eager"))
