@@ -210,15 +210,21 @@ def test_the_first_part_of_a_concatenation_in_backward_has_all_of_its_memory():
 
 
 def test_in_depth_gradients_of_depthwise_filters_read_no_copies():
-    """They do in the plain form, where a filter is larger than the pictures and has no kernel."""
+    """They do in the plain form, where a filter is larger than the pictures and has no kernel.
+
+    From PyTorch 2.15 on Inductor arranges them by itself.
+    """
     module = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 1), torch.nn.Conv2d(8, 8, 3, padding=1, groups=8))
     captured = read(module, (torch.randn(4, 3, 2, 2),))
 
     def copying(joint):
         return [node for node in joint.graph.nodes if reads_copies(node)]
-    assert len(copying(captured.joint)) == 1
     forms = list(forms_in_depth(captured.joint))
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15):
+        assert not copying(captured.joint) and len(forms) == 1
+        return
+    assert len(copying(captured.joint)) == 1
     assert [bool(lowering) for _, lowering in forms] == [False, True]
     assert not any(copying(joint) for joint, _ in forms) and copying(captured.joint)
     assert gradients_are_arranged(forms[0][0]) and not gradients_are_arranged(captured.joint)

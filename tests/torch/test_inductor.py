@@ -252,6 +252,8 @@ class Windows(torch.nn.Module):
 
 
 def test_gradients_of_large_filters_keep_their_layouts(monkeypatch):
+    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15):
+        pytest.skip("Inductor arranges gradients itself, and takes as much without a plan")
     # Memory is that of the code around the kernels.
     monkeypatch.setattr(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *_: None)
     planned, x = mt.compile(Windows(), "75%", costs="reference"), torch.randn(4, 16, 24, 24)
