@@ -14,6 +14,7 @@ import torch
 from torch._dynamo.utils import counters
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.graph import GraphLowering
+from torch.torch_version import TorchVersion
 from torch_nets import (
     Attention,
     Convolutions,
@@ -252,7 +253,7 @@ class Windows(torch.nn.Module):
 
 
 def test_gradients_of_large_filters_keep_their_layouts(monkeypatch):
-    if tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 15):
+    if TorchVersion(torch.__version__) >= "2.15":
         pytest.skip("Inductor arranges gradients itself, and takes as much without a plan")
     # Memory is that of the code around the kernels.
     monkeypatch.setattr(AsyncCompile, "cpp_pybinding", lambda *_, **__: lambda *_: None)

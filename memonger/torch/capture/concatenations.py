@@ -30,7 +30,7 @@ def laid_in_wholes(nodes: Sequence[fx.Node], late: Set[fx.Node], views: Set[fx.N
                 whole.meta["val"].device.type != "cpu":
             continue
         operands: List[fx.Node] = list(whole.args[0])
-        parts = [part for part in dict.fromkeys(operands)
+        parts = [part for part in operands
                  if part in late and part not in views and list(part.users) == [whole]
                  and operands.count(part) == 1 and private_ops.is_fusible(part)
                  and isinstance(part.meta.get("val"), torch.Tensor)]

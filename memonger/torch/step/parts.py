@@ -72,7 +72,9 @@ class StepInParts(Backend):
 
     def __init__(self, request: Request, module: Any, only_plan: bool = False,
                  graphs: Sequence[PlannedGraph] = ()):
-        super().__init__(replace(request, variants="exact", host_budget_bytes=None), only_plan)
+        notes = (*request.notes, *((_NOT_TRIED,) if request.mode == "inductor" else ()))
+        super().__init__(replace(request, variants="exact", host_budget_bytes=None, notes=notes),
+                         only_plan)
         self.graphs += graphs
         self.module = module if isinstance(module, torch.nn.Module) else torch.nn.Module()
         self.parts: List[Part] = []
@@ -84,7 +86,6 @@ class StepInParts(Backend):
         #: What is compiled: the graph, by which schedule.
         self._compiling: Tuple[Optional[Part], Optional[Schedule]] = (None, None)
         self._asked = self.request
-        self._notes = (_NOT_TRIED,) if request.mode == "inductor" else ()
 
     def __call__(self, module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         if self._now is not None:
@@ -242,7 +243,7 @@ class StepInParts(Backend):
             check_inference(self, Code(self.run, PlannedGraph(laid, plan), False), ())
             return plan, [plan.schedule] * len(now.calls)
         self.tell("planning")
-        request = self._at_knee(laid, replace(request, notes=self._notes))
+        request = self._at_knee(laid, request)
         fingerprint = laid.graph.fingerprint, 0, False
         if fingerprint not in self._plans:
             self._plans[fingerprint] = best_plan([TracedNetwork(laid, request)])

@@ -101,9 +101,9 @@ def first_plan(forms: Iterable[Sequence[TracedNetwork]]) -> Tuple[TracedNetwork,
     """The plan of the first form of a step that has one, with the network that it is for.
 
     The form that a given plan is for comes before others, or at other sizes the one most like it. A
-    plan that costs much is put beside the
-    next form's, which is taken where it clearly costs less: estimates tell forms apart no better.
-    Where the least memory is asked for, the best plan of all forms.
+    plan that costs much is put beside the next form's, which is taken where it clearly costs less:
+    estimates tell forms apart no better. Where the least memory is asked for, the best plan of all
+    forms.
     """
     made: List[Tuple[TracedNetwork, Plan]] = []
     refused: List[InfeasibleBudget] = []
@@ -122,10 +122,9 @@ def first_plan(forms: Iterable[Sequence[TracedNetwork]]) -> Tuple[TracedNetwork,
         if request.plan is not None or request.budget is not None and (
                 len(made) > 1 or plan.overhead < _WORTH_ANOTHER_FORM):
             break
-    if not made and refused:
-        raise min(refused, key=lambda error: error.minimum_bytes)
-    if mismatch is not None and not made:
-        raise mismatch
+    if not made:
+        raise min(refused, key=lambda error: error.minimum_bytes) if refused or mismatch is None \
+            else mismatch
     first, *others = made
     if first[0].request.budget is None:
         return min(made, key=lambda item: item[1].total_bytes)
