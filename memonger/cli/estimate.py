@@ -26,7 +26,8 @@ class Estimate(Command):
     name = "estimate"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser, "a *-symbol.json file, model.py:build, or a graph")
+        arguments.add_network(parser, "a *-symbol.json file of MXNet, PyTorch's model.py:build, or "
+                                      "a graph")
         torch_model.add_arguments(parser)
         arguments.add_place(parser)
         arguments.add_budget(parser)

@@ -23,7 +23,7 @@ class MaxBatch(Command):
     name = "max-batch"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser, "a *-symbol.json file, or model.py:build")
+        arguments.add_network(parser, "a *-symbol.json file of MXNet, or PyTorch's model.py:build")
         torch_model.add_arguments(parser)
         arguments.add_place(parser)
         arguments.add_budget(parser, required=True)

@@ -23,7 +23,8 @@ class Measure(Command):
     name = "measure"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        add_network(parser, "a plan file, a *-symbol.json file, or model.py:build")
+        add_network(parser, "a plan file, a *-symbol.json file of MXNet, or PyTorch's "
+                            "model.py:build")
         torch_model.add_arguments(parser)
         add_context(parser)
         parser.add_argument("--steps", type=count, default=5,

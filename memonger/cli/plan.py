@@ -44,7 +44,8 @@ class MakePlan(Command):
     name = "plan"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser, "a *-symbol.json file, model.py:build, or a graph")
+        arguments.add_network(parser, "a *-symbol.json file of MXNet, PyTorch's model.py:build, or "
+                                      "a graph")
         torch_model.add_arguments(parser)
         arguments.add_place(parser)
         arguments.add_budget(parser, more=", or knee: where less memory starts to cost more time")

@@ -22,7 +22,7 @@ class Profile(Command):
     name = "profile"
 
     def configure(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_network(parser, "a *-symbol.json file, or model.py:build")
+        arguments.add_network(parser, "a *-symbol.json file of MXNet, or PyTorch's model.py:build")
         torch_model.add_arguments(parser)
         arguments.add_context(parser)
         parser.add_argument("--time-limit", type=arguments.positive, default=60.0,

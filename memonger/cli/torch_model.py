@@ -30,6 +30,9 @@ _OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req
              ("device", "--device"), ("control", "--control"))
 #: What a search for a batch and a profile of a module decide by themselves.
 _FIXED = {"max-batch": ("method", "optimizer"), "profile": ("output", "time_limit", "repeats")}
+#: What to do with a network of MXNet, for who has no PyTorch.
+_MXNET = ". A network of MXNet is saved first: symbol.save(\"net-symbol.json\"); then memonger " \
+    "plan net-symbol.json --shape data=32,3,224,224"
 
 
 class Model(NamedTuple):
@@ -70,13 +73,17 @@ def _input(text: str) -> str:
     return text
 
 
-def build(text: str, inputs: Sequence[str]) -> Model:
-    """Call the function, and make the inputs that it does not give."""
+def _in_words(text: str) -> Tuple[str, str]:
+    """File and function of ``file.py:function``."""
     match = _MODEL.match(text)
     assert match is not None
-    path, name = match.group("path"), match.group("name")
-    if not os.path.isfile(path):
-        raise InputError("there is no file %s" % path)
+    return match.group("path"), match.group("name")
+
+
+def build(text: str, path: str, inputs: Sequence[str]) -> Model:
+    """Call the function ``text``, in the file ``path``, and make the inputs that it does not give.
+    """
+    _, name = _in_words(text)
     spec = importlib.util.spec_from_file_location("memonger_model", path)
     assert spec is not None and spec.loader is not None
     source = importlib.util.module_from_spec(spec)
@@ -100,10 +107,20 @@ def build(text: str, inputs: Sequence[str]) -> Model:
     return Model(module, given, {"model": text, "inputs": tuple(inputs)})
 
 
-def _calls() -> Any:
-    """:mod:`memonger.torch`, whose profiler says nothing on the terminal of this process."""
+def _calls(network: str) -> Any:
+    """:mod:`memonger.torch`, whose profiler says nothing on the terminal of this process.
+
+    Raises InputError where PyTorch is not installed, in words about the argument ``network``.
+    """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    from .. import torch as calls
+    try:
+        from .. import torch as calls
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise InputError("%s is for PyTorch, which is not installed: pip install "
+                         "'memonger[torch]'%s" % (network, _MXNET if is_model(network) else "")) \
+            from None
     return calls
 
 
@@ -122,20 +139,23 @@ def _check_fixed(args: argparse.Namespace, what: str, command: Command) -> None:
                              % (what, name.replace("_", "-")))
 
 
-def _model_of(args: argparse.Namespace, network: str) -> Tuple[Model, Any]:
-    """The module of an argument, and its plan where the argument is a plan file."""
+def _model_of(args: argparse.Namespace, network: str) -> Tuple[Any, Model, Any]:
+    """:mod:`memonger.torch`, the module of an argument, and its plan where that is a plan file."""
     _check(args)
-    if is_model(network):
-        return build(network, args.inputs), None
-    plan = load_plan(network)
-    return build(plan.options["model"], args.inputs or plan.options["inputs"]), plan
+    plan = None if is_model(network) else load_plan(network)
+    text = network if plan is None else plan.options["model"]
+    path, _ = _in_words(text)
+    if not os.path.isfile(path):
+        raise InputError("there is no file %s" % path)
+    calls = _calls(network)
+    inputs = args.inputs or (plan.options["inputs"] if plan else ())
+    return calls, build(text, path, inputs), plan
 
 
 def plan(args: argparse.Namespace) -> Plan:
     """``memonger plan``."""
-    calls = _calls()
     args.smaller = " · a smaller batch (memonger.torch.max_batch tells which fits)"
-    model, _ = _model_of(args, args.network)
+    calls, model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
         made = calls.plan(model.module, model.inputs, args.budget, max_clones=args.max_clones,
                           progress=bar, overhead=args.overhead, host=args.host, link=args.link,
@@ -154,17 +174,15 @@ def _options(args: argparse.Namespace) -> Dict[str, Any]:
 
 def sweep(args: argparse.Namespace) -> List[Plan]:
     """``memonger plan --sweep``."""
-    calls = _calls()
-    model, _ = _model_of(args, args.network)
+    calls, model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
         return calls.sweep(model.module, model.inputs, progress=bar, **_options(args))
 
 
 def max_batch(args: argparse.Namespace, command: Command) -> MaxBatch:
     """``memonger max-batch``."""
-    calls = _calls()
     _check_fixed(args, "max-batch", command)
-    model, _ = _model_of(args, args.network)
+    calls, model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
         return calls.max_batch(
             model.module, model.inputs, args.budget, args.mode or "inductor", costs=args.costs,
@@ -173,9 +191,8 @@ def max_batch(args: argparse.Namespace, command: Command) -> MaxBatch:
 
 def profile(args: argparse.Namespace, command: Command) -> int:
     """``memonger profile``."""
-    calls = _calls()
     _check_fixed(args, "profile", command)
-    model, _ = _model_of(args, args.network)
+    calls, model, _ = _model_of(args, args.network)
     found = calls.profile(model.module, model.inputs, args.mode or "inductor")
     answer(args, {"device": found.device, "times": len(found.times_s)},
            "%d op times of %s; later plans on this device use them where they cover the module"
@@ -185,9 +202,8 @@ def profile(args: argparse.Namespace, command: Command) -> int:
 
 def estimate(args: argparse.Namespace) -> int:
     """``memonger estimate``."""
-    calls = _calls()
     from ..util.units import parse_budget
-    model, _ = _model_of(args, args.network)
+    calls, model, _ = _model_of(args, args.network)
     estimated = calls.estimate(model.module, model.inputs, args.mode, *args.optimizer)
     sizes = {**estimated.fixed_bytes, "pool": estimated.pool_bytes}
     budget = None if args.budget is None else parse_budget(args.budget, estimated.total_bytes)
@@ -199,8 +215,7 @@ def estimate(args: argparse.Namespace) -> int:
 
 def measure(args: argparse.Namespace) -> int:
     """``memonger measure``: of a plan file unplanned and planned."""
-    calls = _calls()
-    model, made = _model_of(args, args.network)
+    calls, model, made = _model_of(args, args.network)
     mode = made.options["mode"] if made else args.mode or "inductor"
     original = calls.measure(calls.compile(model.module, mode=mode), model.inputs, args.steps)
     if made is None:
@@ -217,11 +232,10 @@ def measure(args: argparse.Namespace) -> int:
 
 def verify(args: argparse.Namespace) -> int:
     """``memonger verify``."""
-    calls = _calls()
     if is_model(args.planned):
         raise UsageError("verify needs a plan file; memonger plan %s -o plan.json writes one"
                          % args.planned)
-    model, made = _model_of(args, args.planned)
+    calls, model, made = _model_of(args, args.planned)
     result = calls.verify(calls.compile(model.module, plan=made), model.module, model.inputs,
                           args.steps)
     answer(args, {"ok": result.ok, "identical": result.identical, "steps": result.steps},

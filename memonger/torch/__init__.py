@@ -12,6 +12,16 @@ by node with eager kernels.
 """
 from __future__ import annotations
 
+try:
+    import torch.nn as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name not in ("torch", "torch.nn"):  # the latter where a mere folder has the name
+        raise
+    raise ModuleNotFoundError(
+        "memonger.torch plans PyTorch modules, and PyTorch is not installed: pip install "
+        "'memonger[torch]'. A network of MXNet is planned by memonger.plan(symbol, ...)",
+        name="torch") from None
+
 from .calls.compiled import compile, measure, options, plans, verify
 from .calls.estimate import estimate, memory_snapshot
 from .calls.max_batch import max_batch
