@@ -272,6 +272,11 @@ def load_network(args: argparse.Namespace, path: str) -> Tuple[Any, Dict[str, An
         symbol = load_symbol(path)
         return symbol, shape_arguments(args, symbol)
     plan = load_plan(path)
+    if "torch" in plan.options:
+        raise InputError("%s was made in Python by memonger.torch and names no model.py:build that "
+                         "gives its module: memonger.torch.verify(compiled, module, inputs) and "
+                         "memonger.torch.measure(compiled, inputs) run it there; or plan with "
+                         "memonger plan model.py:build" % path)
     if plan.symbol_json is None:
         raise InputError("%s plans the graph of a file; there is nothing to run" % path)
     saved = plan.options

@@ -139,14 +139,28 @@ def _check_fixed(args: argparse.Namespace, what: str, command: Command) -> None:
                              % (what, name.replace("_", "-")))
 
 
+def _found(path: str, plan_file: str) -> str:
+    """The path of a module's file, which a plan file names from the folder where it was planned.
+
+    ``plan_file``: its path, or nothing where the command line names the file.
+    """
+    beside = os.path.join(os.path.dirname(os.path.abspath(plan_file)), path)
+    for place in (path, beside) if plan_file else (path,):
+        if os.path.isfile(place):
+            return place
+    raise InputError(
+        "there is no file %s" % path if not plan_file or os.path.isabs(path) else
+        "%s plans a module of %s, and there is no such file: neither here, %s, nor beside the "
+        "plan, %s. Run this in the folder where it was planned"
+        % (plan_file, path, os.path.abspath(path), beside))
+
+
 def _model_of(args: argparse.Namespace, network: str) -> Tuple[Any, Model, Any]:
     """:mod:`memonger.torch`, the module of an argument, and its plan where that is a plan file."""
     _check(args)
     plan = None if is_model(network) else load_plan(network)
     text = network if plan is None else plan.options["model"]
-    path, _ = _in_words(text)
-    if not os.path.isfile(path):
-        raise InputError("there is no file %s" % path)
+    path = _found(_in_words(text)[0], "" if plan is None else network)
     calls = _calls(network)
     inputs = args.inputs or (plan.options["inputs"] if plan else ())
     return calls, build(text, path, inputs), plan

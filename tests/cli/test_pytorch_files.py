@@ -75,3 +75,24 @@ def test_the_help_says_whose_model_py_is(capsys):
     for command in ("plan", "estimate", "max-batch", "profile", "measure"):
         assert main([command, "--help"]) == 0
         assert "PyTorch's model.py:build" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_plan_made_in_python_is_run_in_python(folder, capsys):
+    save_plan(folder / "plan.json")
+    for command in ("verify", "measure"):
+        assert main([command, "plan.json"]) == 1
+        error = capsys.readouterr().err
+        assert "plan.json was made in Python by memonger.torch and names no model.py:build" in error
+        assert "memonger.torch.%s(compiled, " % command in error
+
+
+def test_a_plans_module_is_looked_for_here_and_beside_the_plan(folder, capsys):
+    (folder / "plans").mkdir()
+    save_plan(folder / "plans" / "plan.json", model="other.py:build", inputs=("4,32",))
+    assert main(["verify", "plans/plan.json"]) == 1
+    error = capsys.readouterr().err
+    assert "plans/plan.json plans a module of other.py, and there is no such file" in error
+    assert str(folder / "other.py") in error and str(folder / "plans" / "other.py") in error
+    save_plan(folder / "plans" / "plan.json", model="/none/other.py:build", inputs=("4,32",))
+    assert main(["verify", "plans/plan.json"]) == 1
+    assert capsys.readouterr().err == "error: there is no file /none/other.py\n"

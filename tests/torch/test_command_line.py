@@ -46,6 +46,21 @@ def test_plan_verify_measure_report(model, capsys):
     assert main(["estimate", *model, "--budget", "1KB"]) == 3
 
 
+def test_a_plan_is_verified_from_another_folder(model, capsys, tmp_path, monkeypatch):
+    assert main(["plan", *model, "--budget", "70%", "-o", "plan.json"]) == 0
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["verify", "../plan.json"]) == 0
+    assert "identical, bit for bit" in capsys.readouterr().out
+
+
+def test_a_plan_made_in_python_names_the_calls_that_run_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    mt.plan(torch.nn.Linear(3, 3), (torch.ones(2, 3),), "100%", "eager").save("plan.json")
+    assert main(["verify", "plan.json"]) == 1
+    assert "memonger.torch.verify(compiled, module, inputs)" in capsys.readouterr().err
+
+
 def test_values_go_to_the_host(model, capsys):
     asked = ["--budget", "70%", "--costs", "reference", "--host", "1GB", "--link", "25TB/s"]
     assert main(["plan", *model, *asked, "-o", "plan.json"]) == 0
