@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import os
 import re
 import sys
@@ -25,6 +26,8 @@ from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
 
 _MODEL = re.compile(r"^(?P<path>.+\.py):(?P<name>\w+)$")
+#: The same without its function or its ending, or with more behind the function.
+_NEARLY = re.compile(r"^(?P<path>[^:]+\.py)(:.*)?$|^[\w./-]+:\w+$")
 #: Options of the command line that are MXNet's alone.
 _OF_MXNET = (("shape", "--shape"), ("types", "--type"), ("grad_req", "--grad-req"),
              ("device", "--device"), ("control", "--control"))
@@ -44,7 +47,16 @@ class Model(NamedTuple):
 
 
 def is_model(text: str) -> bool:
-    """Whether an argument has the form ``file.py:function``."""
+    """Whether an argument has the form ``file.py:function``.
+
+    Raises UsageError for what is nearly of that form.
+    """
+    nearly = _NEARLY.match(text)
+    if nearly and not _MODEL.match(text) and (nearly.group("path") or not os.path.exists(text)):
+        raise UsageError(
+            "%s names no function of a file: a PyTorch module is a file and the function in it "
+            "that gives the module, as in %s:build; a network of MXNet is saved first, by "
+            "symbol.save(%r)" % (text, nearly.group("path") or "model.py", "net-symbol.json"))
     return bool(_MODEL.match(text))
 
 
@@ -95,6 +107,11 @@ def build(text: str, path: str, inputs: Sequence[str]) -> Model:
         del sys.path[0]
     if not callable(getattr(source, name, None)):
         raise InputError("%s has no function %s" % (path, name))
+    try:
+        inspect.signature(getattr(source, name)).bind()
+    except TypeError as error:
+        raise InputError("%s is called without arguments, and is %s; name a function that takes "
+                         "none and gives the module" % (text, error)) from None
     from ..torch.pytorch.module_step import example_input, seeded
     with seeded():
         made = getattr(source, name)()

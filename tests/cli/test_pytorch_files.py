@@ -96,3 +96,21 @@ def test_a_plans_module_is_looked_for_here_and_beside_the_plan(folder, capsys):
     save_plan(folder / "plans" / "plan.json", model="/none/other.py:build", inputs=("4,32",))
     assert main(["verify", "plans/plan.json"]) == 1
     assert capsys.readouterr().err == "error: there is no file /none/other.py\n"
+
+
+@pytest.mark.parametrize("text, example", [
+    ("net.py", "net.py:build"), ("none/other.py", "none/other.py:build"),
+    ("net.py:", "net.py:build"), ("net.py:build()", "net.py:build"),
+    ("net:build", "model.py:build"), ("package.net:build", "model.py:build")])
+def test_what_is_nearly_a_module_is_told_the_form(folder, capsys, text, example):
+    for command in (["plan"], ["estimate"], ["max-batch", "--budget", "1GB"], ["profile"],
+                    ["measure"], ["verify"]):
+        assert main([*command, text]) == 2
+        error = capsys.readouterr().err
+        assert "%s names no function of a file" % text in error and example in error
+
+
+def test_a_file_with_a_colon_in_its_name_is_a_file(folder, capsys):
+    (folder / "net:1").write_text("no graph")
+    assert main(["plan", "net:1"]) == 1
+    assert "net:1 is no symbol JSON of MXNet" in capsys.readouterr().err

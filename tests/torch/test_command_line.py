@@ -2,7 +2,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +17,7 @@ from memonger.plans.plan_file import load_plan
 from memonger.report.html import command_line
 from memonger.torch.step import inductor
 
+ROOT = Path(__file__).parents[2]
 MODEL = '''
 import torch.nn as nn
 
@@ -126,11 +131,17 @@ def test_profile_sweep_and_max_batch(model, capsys, monkeypatch, tmp_path):
     assert found["planned"] > found["unplanned"] > 256
 
 
-def test_errors_in_one_line(model, capsys):
+def test_errors_in_one_line(model, capsys, tmp_path):
+    with open(tmp_path / "net.py", "a") as source:
+        source.write("\ndef sized(width):\n    return nn.Linear(width, width)\n")
     for arguments, words in (
             (["plan", "net.py:build", "--mode", "eager"], "--input 32,3,224,224"),
             (["plan", "net.py:wrong", "--input", "4,32"], "no function wrong"),
             (["plan", "other.py:build", "--input", "4,32"], "no file other.py"),
+            (["plan", "net.py", "--input", "4,32"], "as in net.py:build;"),
+            (["plan", "net.py:sized", "--input", "4,32"],
+             "net.py:sized is called without arguments, and is missing a required argument: "
+             "'width'"),
             (["plan", *model, "--budget", "3%"], "the smallest total found is"),
             (["plan", *model, "--shape", "data=1,2"], "takes no --shape"),
             (["profile", *model, "--repeats", "2"], "takes no --repeats"),
@@ -138,3 +149,13 @@ def test_errors_in_one_line(model, capsys):
             (["verify", "net.py:build"], "needs a plan file")):
         assert main(arguments) != 0
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["eager", "inductor"])
+def test_inputs_that_do_not_fit_are_one_line_of_memonger(model, mode):
+    """PyTorch's log goes past what pytest captures of this process."""
+    done = subprocess.run([sys.executable, "-m", "memonger", "plan", "net.py:build", "--input",
+                           "4,31", "--mode", mode], stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: the module fails while PyTorch traces it: ")

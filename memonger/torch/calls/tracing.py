@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Type
 import torch
 
 from ...util.errors import InputError, MemongerError
-from ..pytorch import private
+from ..pytorch import private, private_ops
 from ..pytorch.module_step import Inputs, arguments, check_module, in_eval, on_device
 from ..step.backend import Backend, OnlyPlanning
 from ..step.compilation import PlannedGraph, Seen
@@ -70,7 +70,7 @@ def _traced(module: Any, inputs: Inputs, request: Request, normalize: bool = Tru
     if in_parts is not None:
         return _traced_in_parts(module, args, named, backend.request, in_parts)
     try:
-        with private.whole_graphs(), private.these_sizes():
+        with private.whole_graphs(), private.these_sizes(), private_ops.quiet_fakes():
             private.compiled_call(module, backend=backend, fullgraph=True)(*args, **named)
     except Exception as error:
         inner = private.inner_error(error)
@@ -99,7 +99,8 @@ def _traced_in_parts(module: Any, args: Sequence[Any], named: Mapping[str, Any],
     backend = StepInParts(request, module, only_plan=True)
     call = in_parts(module, backend)
     try:
-        with private.whole_graphs(), private.these_sizes(), torch.random.fork_rng():
+        with private.whole_graphs(), private.these_sizes(), private_ops.quiet_fakes(), \
+                torch.random.fork_rng():
             call(*args, **named)
     except OnlyPlanning:
         return backend
