@@ -185,7 +185,6 @@ def _model_of(args: argparse.Namespace, network: str) -> Tuple[Any, Model, Any]:
 
 def plan(args: argparse.Namespace) -> Plan:
     """``memonger plan``."""
-    args.smaller = " · a smaller batch (memonger.torch.max_batch tells which fits)"
     calls, model, _ = _model_of(args, args.network)
     with ProgressBar() as bar:
         made = calls.plan(model.module, model.inputs, args.budget, max_clones=args.max_clones,

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Dict, List, Sequence
 
 from ..plans.by_module import ModuleBytes, StepEstimate
+from ..plans.categories import CATEGORIES
 from .formatting import format_percent, table
-from .text import CATEGORIES, estimate_table, headline
+from .text import estimate_table, headline
 
 #: The most rows for modules, and the share of the peak below which a module is one row.
 _ROWS, _SHARE = 24, 0.04

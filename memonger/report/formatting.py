@@ -5,7 +5,6 @@ import os
 from dataclasses import dataclass
 from typing import List, Sequence
 
-from ..graph.types import Graph
 from ..plans.plan import UNIT_TIMES, Plan
 from ..util.errors import RenderError
 from ..util.units import format_bytes, format_plain
@@ -99,11 +98,6 @@ class Units:
 
     def time(self, time_s: float) -> str:
         return "{:,.6g}".format(time_s) if self.plain_times else format_time(time_s)
-
-
-def pool_name(graph: Graph) -> str:
-    """What the bytes that a plan changes are called: MXNet sets a pool aside for them."""
-    return "pool" if graph.shares_buffers or graph.own_units else "in the step"
 
 
 def shape_words(shape: Sequence[int]) -> str:

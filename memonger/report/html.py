@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 from ..graph.types import Graph
+from ..plans.categories import category_names
 from ..plans.plan import Plan
 from ..util.errors import RenderError
 from ..util.files import write_whole
@@ -33,7 +34,7 @@ from .formatting import (
 )
 from .measured import measured_words
 from .page_data import page_data
-from .text import CATEGORIES, summary_rows
+from .text import summary_rows
 
 TEMPLATE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "plan.html")
 #: A larger diagram stays out of the page, which then says how to get it.
@@ -182,7 +183,8 @@ def _place(x: float) -> str:
 
 def _facts(plan: Plan) -> str:
     units = Units.of(plan)
-    rows: List[Tuple[str, str]] = [(CATEGORIES.get(name, name), units.size(size))
+    words = category_names(plan.graph)
+    rows: List[Tuple[str, str]] = [(words.get(name, name), units.size(size))
              for name, size in sorted(plan.fixed_bytes.items()) if size]
     rows += [("method", plan.method), ("op times", costs_words(plan.costs)),
              ("graph", plan.graph.fingerprint)]
@@ -195,9 +197,9 @@ def _facts(plan: Plan) -> str:
         rows.append(("taken from its file, not checked again", ", ".join(plan.unchecked)))
     rows += [("note", note) for note in plan.notes]
     # No line ends within an option.
-    words = " ".join("<span>%s</span>" % escape(word)
+    command = " ".join("<span>%s</span>" % escape(word)
                      for word in command_line(plan).split())
-    return "<table><tr><th>command</th><td>%s</td></tr>%s</table>" % (words, "".join(
+    return "<table><tr><th>command</th><td>%s</td></tr>%s</table>" % (command, "".join(
         "<tr><th>%s</th><td>%s</td></tr>" % (escape(key), escape(value)) for key, value in rows))
 
 

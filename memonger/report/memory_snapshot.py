@@ -7,8 +7,8 @@ from __future__ import annotations
 from bisect import insort
 from typing import Any, Dict, List, Tuple
 
+from ..plans.categories import CATEGORIES
 from ..plans.plan import Plan
-from .text import CATEGORIES
 
 #: CUDA's allocator rounds sizes up to it.
 _GRANULE_BYTES = 512

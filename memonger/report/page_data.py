@@ -9,12 +9,13 @@ from bisect import bisect_left, bisect_right
 from typing import Any, Dict, List, Sequence, Tuple
 
 from ..memory.timeline import CATEGORIES, Timeline, live_by
+from ..plans.categories import pool_name
 from ..plans.frontier import frontier, knee
 from ..plans.plan import Plan
 from .charts.timeline import COLOURS, HOST, common_steps, measured_pool, pool_budget
 from .diagram.model import LEGEND, drawn_group
 from .facts import Facts, OpFacts
-from .formatting import Units, pool_name
+from .formatting import Units
 from .streams import transfers
 
 MAX_STEPS, MAX_OPS, MAX_BLOCKS = 2500, 2000, 600

@@ -12,6 +12,7 @@ from typing import List, Mapping, Optional, Tuple
 from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
+from ..plans.categories import category_names
 from ..plans.plan import Plan, Status
 from ..plans.verification import Verification
 from ..util.units import format_bytes
@@ -25,7 +26,6 @@ from .formatting import (
     format_extra,
     format_percent,
     format_time,
-    pool_name,
     shape_words,
     table,
 )
@@ -213,25 +213,6 @@ def _not_counted(graph: Graph, sizes: Mapping[str, int]) -> str:
 
 
 # ---------------------------------------------------------------------- results of the other calls
-#: Names of the categories of ``Plan.fixed_bytes`` and ``Estimate.by_category``, for people.
-CATEGORIES = {"parameters": "parameters", "gradients": "gradients", "aux": "aux states",
-              "inputs": "inputs", "head_gradients": "head gradients", "pool": "pool",
-              "workspace": "workspace", "optimizer": "optimizer state",
-              "outputs": "outputs and their gradients", "random_states": "random states",
-              "buckets": "DistributedDataParallel's buckets",
-              "never_written": "never written", "objects": "MXNet's objects",
-              "layout_copies": "copies in other layouts", "recurrent_states": "states of RNN",
-              "rest": "the rest"}
-#: The same for a framework that sets no pool aside for the values of a step.
-_WITHOUT_POOL = {**CATEGORIES, "pool": "in the step", "rest": "before it", "aux": "buffers",
-                 "head_gradients": "gradients of outputs"}
-
-
-def category_names(graph: Optional[Graph]) -> Mapping[str, str]:
-    """Names of categories in the words of the framework that runs a graph."""
-    return CATEGORIES if graph is None or pool_name(graph) == "pool" else _WITHOUT_POOL
-
-
 def estimate_table(by_category: Mapping[str, int], budget_bytes: Optional[int] = None,
                    by_device: Optional[Mapping[str, int]] = None,
                    graph: Optional[Graph] = None) -> str:

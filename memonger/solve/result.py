@@ -1,7 +1,7 @@
 """From a schedule to a Plan: the last step of every solver."""
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from ..graph.cache import Cache
 from ..graph.schedule import Schedule, expand
@@ -9,6 +9,7 @@ from ..graph.types import Graph
 from ..memory.host import host_bytes
 from ..memory.storage import plan_storage, pool_bytes
 from ..memory.workspace import objects_bytes, workspace_bytes
+from ..plans.categories import category_names
 from ..plans.footprint import Footprint, Footprints
 from ..plans.parts import Outcome, Status, Terms
 from ..plans.plan import Plan
@@ -116,7 +117,7 @@ def refusal(best: Plan, notes: Sequence[str] = ()) -> InfeasibleBudget:
         "no plan %sfits %s%s; the smallest total found is %s%s%s. At its worst step these are "
         "alive: %s%s. Ask for at least that much%s%s"
         % ("was found that " if late else "", asked, late, least,
-           _no_choice(best.fixed_bytes, size), proof, named or "nothing",
+           _no_choice(best), proof, named or "nothing",
            "; the operators' workspace takes %s beside" % size(workspace)
            if workspace else "",
            ", or give the search more time" if late else "",
@@ -134,14 +135,17 @@ def host_refusal(plan: Plan, budget_bytes: int) -> InfeasibleBudget:
         % tuple(format_distinct(budget_bytes, taken)), budget_bytes, taken, best_plan=plan)
 
 
-def _no_choice(fixed: Mapping[str, int], size: Callable[[float], str]) -> str:
+def _no_choice(best: Plan) -> str:
     """What of a total is the same in every plan, with the two largest categories."""
-    same = {name: part for name, part in fixed.items() if part and name not in BY_SCHEDULE}
+    size, words = best.graph.format_size, category_names(best.graph)
+    same = {name: part for name, part in best.fixed_bytes.items()
+            if part and name not in BY_SCHEDULE}
     if not same:
         return ""
     largest = sorted(same.items(), key=lambda item: (-item[1], item[0]))[:2]
     return ", of which %s are the same in every plan (%s)" % (
-        size(sum(same.values())), ", ".join("%s %s" % (name, size(part)) for name, part in largest))
+        size(sum(same.values())),
+        ", ".join("%s %s" % (words.get(name, name), size(part)) for name, part in largest))
 
 
 def alive_at_peak(graph: Graph, schedule: Schedule) -> List[Tuple[str, int]]:

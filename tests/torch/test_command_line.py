@@ -151,6 +151,13 @@ def test_errors_in_one_line(model, capsys, tmp_path):
         assert words in capsys.readouterr().err
 
 
+def test_a_refusal_has_the_words_of_users(model, capsys):
+    assert main(["plan", *model, "--budget", "3%"]) == 3
+    error = capsys.readouterr().err
+    assert "are the same in every plan (gradients of outputs 32.0 KiB, inputs 32.0 KiB)" in error
+    assert "a smaller batch (memonger max-batch tells which fits)" in error
+
+
 @pytest.mark.parametrize("mode", ["eager", "inductor"])
 def test_inputs_that_do_not_fit_are_one_line_of_memonger(model, mode):
     """PyTorch's log goes past what pytest captures of this process."""

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from typing import Any, Sequence, Tuple
 
+from ...plans.categories import pool_name
 from ...plans.frontier import frontier, knee
 from ...plans.plan import Plan
 from ...util.errors import RenderError
-from ..formatting import Units, counted, format_extra, format_percent, pool_name, table
+from ..formatting import Units, counted, format_extra, format_percent, table
 from .figures import axis_unit, new_figure, save_figure
 
 #: Most characters of a bar in the table.

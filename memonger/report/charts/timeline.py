@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import Any, Callable, List, Sequence, Tuple
 
 from ...memory.timeline import CATEGORIES, Timeline
+from ...plans.categories import pool_name
 from ...plans.plan import Plan
 from ..facts import Facts
-from ..formatting import Units, format_percent, pool_name
+from ..formatting import Units, format_percent
 from ..streams import transfers
 from .figures import axis_unit, label_beside, new_figure, save_figure
 
