@@ -71,6 +71,10 @@ def plan(*arguments, **options):
     (plan(data=(2.5, 3, 8, 8)), ShapeError, "tuple of integers"),
     (lambda: memonger.plan(network(), shapes=(2, 3, 8, 8)), InputError, "shapes must be a dict"),
     (lambda: memonger.plan(network(), (2, 3, 8, 8)), UnitError, "and shapes as data="),
+    (lambda: memonger.plan(network(), (2, 3, 8, 8), budget="60%"), InputError,
+     r"second argument of plan\(\) is budget, .*keyword arguments, for example data=\(32,"),
+    (lambda: memonger.sweep(network(), (2, 3, 8, 8), budgets=["60%"]), InputError,
+     r"second argument of sweep\(\) is budgets,"),
     (lambda: memonger.plan(network(), data_iter=mx.io.NDArrayIter(
         {"x": mx.nd.zeros((4, 3))}, batch_size=2)), InputError, "no input named x, as data_iter"),
     (plan(type_dict="float16"), InputError, "type_dict must be a dictionary"),

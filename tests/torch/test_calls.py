@@ -233,6 +233,10 @@ def test_calls_of_mxnet_point_to_those_of_pytorch():
         with pytest.raises(InputError, match="PyTorch module"):
             call(Convolutions(), data=(16, 3, 16, 16),
                  **({"budget": "8GB"} if call is memonger.max_batch else {}))
+    for call, name in ((memonger.plan, "budget"), (memonger.max_batch, "budget"),
+                       (memonger.sweep, "budgets")):
+        with pytest.raises(InputError, match=r"mt.plan\(module, inputs, budget=...\)"):
+            call(Convolutions(), images(), **{name: "8GB"})
 
 
 def test_a_class_is_refused_and_stays_as_it_is():

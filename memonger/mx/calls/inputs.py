@@ -2,9 +2,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 import os
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence, TypeVar
 
 from ...planning.graphs import graph_in, is_symbol
 from ...plans.plan import Plan
@@ -16,6 +17,8 @@ from ..capture.binding import checked_shape
 from ..plugin.environment import mxnet
 from ..rewrite.load import symbol_from_json
 from .binding import Shapes
+
+Call = TypeVar("Call", bound=Callable[..., Any])
 
 #: What options are called elsewhere, MXNet's Module and NumPy among them.
 _SYNONYMS = {"context": "ctx", "dtype": "type_dict", "data_shapes": "shapes",
@@ -41,6 +44,24 @@ def refuse_module(given: Any) -> None:
         raise InputError("this is a PyTorch module, and the call is for networks of MXNet: "
                          "import memonger.torch as mt; mt.plan(module, inputs, budget=...), "
                          "mt.estimate, mt.compile and others are for modules")
+
+
+def budget_once(call: Call) -> Call:
+    """A call that is refused in words where inputs stand in the place of its budget.
+
+    PyTorch's calls take a module and then its inputs; of these the second argument is the budget.
+    """
+    name = list(inspect.signature(call).parameters)[1]
+
+    @functools.wraps(call)
+    def checked(*args: Any, **options: Any) -> Any:
+        if len(args) > 1 and name in options:
+            refuse_module(args[0])
+            raise InputError("the second argument of %s() is %s, which is given by name, too; "
+                             "shapes of inputs are keyword arguments, for example "
+                             "data=(32, 3, 224, 224)" % (call.__name__, name))
+        return call(*args, **options)
+    return checked  # type: ignore[return-value]
 
 
 def check_symbol(given: Any) -> None:

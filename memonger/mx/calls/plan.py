@@ -24,7 +24,7 @@ from ...util.errors import InputError
 from ..memory.stated_gpu import place, resolve_budget
 from .binding import Binding, Shapes
 from .devices import beside_devices, plan_over_devices, totals_by_device
-from .inputs import batches, gather_shapes, loaded
+from .inputs import batches, budget_once, gather_shapes, loaded
 from .network import BoundNetwork
 from .op_times import costs_of_bytes
 from .opening import open_network
@@ -37,6 +37,7 @@ __all__ = ["Estimate", "apply_plan", "estimate", "max_batch", "measure", "plan",
            "strip", "sweep", "verify"]
 
 
+@budget_once
 @shows_progress
 def plan(symbol: Any, budget: Union[Budget, Mapping[str, Budget]] = None, method: str = "auto",
          variants: str = "exact", ctx: Any = None, type_dict: Optional[Mapping[str, Any]] = None,
@@ -185,6 +186,7 @@ def estimate(symbol: Any, type_dict: Optional[Mapping[str, Any]] = None, grad_re
     return replace(network.estimate(), by_device=totals_by_device(symbol, network, costs))
 
 
+@budget_once
 @shows_progress
 def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto",
           variants: str = "exact", ctx: Any = None,
@@ -243,6 +245,7 @@ def sweep(symbol: Any, budgets: Sequence[Budget] = BUDGETS, method: str = "auto"
                           lambda request: plan_network(network, request))
 
 
+@budget_once
 @shows_progress
 def max_batch(symbol: Any, budget: Budget, method: str = "auto", variants: str = "exact",
               type_dict: Optional[Mapping[str, Any]] = None, grad_req: Any = "write",
