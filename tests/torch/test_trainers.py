@@ -11,6 +11,7 @@ from torch_nets import Attention, same, sentences
 
 import memonger.torch as mt
 from memonger.errors import InputError
+from memonger.torch.pytorch.allocations import peak_bytes
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -52,14 +53,35 @@ def test_the_callback_counts_the_optimizer_and_tells_its_plans(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("precision", ["no", "bf16"])
-def test_a_loop_with_accelerate_trains_as_without_a_budget(precision):
+def test_a_trainer_that_accumulates_gradients_keeps_its_budget(tmp_path):
+    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+
+    from memonger.torch.engines.hugging_face import MemoryBudgetCallback
+    model = GPT2LMHeadModel(GPT2Config(
+        vocab_size=97, n_positions=64, n_embd=64, n_layer=3, n_head=4))
+    callback = MemoryBudgetCallback("80%", mode="eager")
+    trainer = Trainer(
+        model=model, train_dataset=example("hugging_face_trainer").sentences(32),
+        callbacks=[callback], args=TrainingArguments(
+            str(tmp_path), max_steps=2, per_device_train_batch_size=8, report_to=[],
+            gradient_accumulation_steps=2, save_strategy="no", disable_tqdm=True, use_cpu=True))
+    held_bytes = sum(p.nbytes for p in model.parameters())
+    taken_bytes = held_bytes + peak_bytes(trainer.train, torch.device("cpu"))
+    [plan] = callback.plans
+    assert plan.fixed_bytes["gradients"] == held_bytes and plan.schedule.recomputed()
+    assert taken_bytes <= 1.01 * plan.budget_bytes  # the trainer's own tensors, as of losses
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("precision,accumulates", [("no", 1), ("bf16", 1), ("no", 2)])
+def test_a_loop_with_accelerate_trains_as_without_a_budget(precision, accumulates):
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
 
     from memonger.torch.engines.accelerate import prepare
     AcceleratorState._reset_state(reset_partial_state=True)  # one a process
-    accelerator = Accelerator(mixed_precision=precision, cpu=True)
+    accelerator = Accelerator(mixed_precision=precision, cpu=True,
+                              gradient_accumulation_steps=accumulates)
     module, x = Attention(), sentences()
     twin = copy.deepcopy(module)
 
@@ -68,11 +90,12 @@ def test_a_loop_with_accelerate_trains_as_without_a_budget(precision):
         model, optimizer = prepared(model, optimizer)
         torch.manual_seed(5)
         losses = []
-        for _ in range(3):
-            optimizer.zero_grad()
-            loss = model(*x)
-            accelerator.backward(loss)
-            optimizer.step()
+        for _ in range(4):
+            with accelerator.accumulate(model):
+                loss = model(*x)
+                accelerator.backward(loss)
+                optimizer.step()
+                optimizer.zero_grad()
             losses.append(loss.detach())
         return losses + [p.detach() for p in model.parameters()]
     # Under autocast one graph rounds otherwise than the module, cast by cast.
@@ -80,7 +103,8 @@ def test_a_loop_with_accelerate_trains_as_without_a_budget(precision):
         accelerator, *given, budget=None, mode="eager"))
     planned = trained(module, lambda *given: prepare(accelerator, *given, budget="85%",
                                                      mode="eager"))
-    assert mt.plans(module)[0].schedule.recomputed()
+    [plan] = mt.plans(module)
+    assert plan.schedule.recomputed() and ("gradients" in plan.fixed_bytes) == (accumulates > 1)
     assert same(planned, plain)
 
 
@@ -105,7 +129,8 @@ def test_the_lightning_callback_counts_the_optimizer_and_leaves_the_module(tmp_p
     held = sum(p.numel() * p.element_size() for p in module.parameters())
     assert len(plans) >= 2  # of two sizes
     assert all(plan.total_bytes <= plan.budget_bytes == plans[0].budget_bytes
-               and 2 * held <= plan.fixed_bytes["optimizer"] < 2.1 * held for plan in plans)
+               and 2 * held <= plan.fixed_bytes["optimizer"] < 2.1 * held
+               and plan.fixed_bytes["gradients"] == held for plan in plans)
     assert plans[0].schedule.recomputed()
     assert not {"training_step", "log", "log_dict"} & set(vars(module))
     assert module.trainer.callback_metrics.keys() >= {"loss", "accuracy", "validation_loss"}

@@ -35,6 +35,7 @@ from ..step.parts import StepInParts, in_step
 from ..step.request import Request, requested, resolved, with_host
 from . import versions
 from .blocks import Blocks, by_blocks, paths_of
+from .older_gradients import watching
 from .tracing import clear_errors, sizes_of, traced
 from .twin import in_place_of, original, twin_of
 
@@ -78,7 +79,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         Inputs as large as they get, on "meta" if need be: the first plan is for these and serves
         all smaller ones. With blocks it is made here. Not for what ``fully_shard`` sharded.
     host, link, in_flight : optional
-        As for :func:`plan`.
+        As for :func:`plan`. Where gradients are accumulated over calls ``in_flight=1`` counts them
+        from the first one on; without it a warning says where they exceed the budget.
     strict : bool
         Refuse a module that PyTorch cannot read as one graph. Otherwise all its graphs are
         planned as one step.
@@ -158,6 +160,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         plain, None if strict or unplanned else in_parts) if paths is None else \
         by_blocks(plain, paths, backend, backend=compiler(backend), fullgraph=strict,
                   dynamic=dynamic)
+    if isinstance(module, torch.nn.Module) and not request.unplanned and not request.in_flight:
+        call = watching(call, plain, lambda: _BACKENDS[compiled])
     again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
                     time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,
                     optimizer_params=optimizer_params, dynamic=dynamic, max_inputs=max_inputs,

@@ -68,8 +68,9 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
     in_flight : int
         Of a pipeline's stage: how many microbatches wait for their backward pass at once, at most
         (under 1F1B the stages from this one to the last, under GPipe all microbatches). What each
-        holds meanwhile counts in the total, and so do gradients that others are added to. 0: it is
-        no stage of a pipeline.
+        holds meanwhile counts in the total, and so do gradients of earlier calls. 1: these count
+        from the first call on, as where gradients are accumulated, or dropped only when forward is
+        over. 0: only those that there are.
 
     Returns
     -------

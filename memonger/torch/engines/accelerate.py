@@ -36,6 +36,7 @@ def prepare(accelerator: Any, model: Any, *others: Any, budget: Budget, **option
     prepared = accelerator.prepare(model, *others)
     first = prepared[0] if others else prepared
     # The module itself, without what distributes it: mixed precision is part of its calls by now.
+    accumulates = accelerator.gradient_accumulation_steps > 1
     compile(accelerator.unwrap_model(first, keep_fp32_wrapper=True), budget, in_place=True,
-            **options)
+            **{"in_flight": int(accumulates), **options})
     return prepared

@@ -25,7 +25,8 @@ class MemoryBudgetCallback(BudgetCallback, TrainerCallback):
     The model is planned in place when training begins, behind what the trainer does to it, and
     stays the object that it is: it is saved, loaded, evaluated and generates as before. Batches of
     other sizes keep the budget, too; a share is of the first step. The optimizer's state counts
-    where the trainer has made the optimizer.
+    where the trainer has made the optimizer, gradients of earlier batches where it accumulates
+    them.
 
     Parameters
     ----------
@@ -36,7 +37,8 @@ class MemoryBudgetCallback(BudgetCallback, TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
         """Plan the model in place; the first step makes the plan."""
         optimizer = getattr(named.get("optimizer"), "optimizer", named.get("optimizer"))
-        options = {"optimizer": optimizer, **self.options}
+        options = {"optimizer": optimizer, "in_flight": int(args.gradient_accumulation_steps > 1),
+                   **self.options}
         self._planned = compile(named["model"], self.budget, in_place=True, **options)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:

@@ -27,7 +27,8 @@ class MemoryBudgetCallback(BudgetCallback, Callback):
     The step is planned as a whole, loss and all, when training begins; ``self.log`` and
     ``self.log_dict`` work in it as without. The module stays the object that it is, and its
     checkpoints are plain ones. Batches of other sizes keep the budget, too; a share is of the
-    first step. The optimizer counts where there is one.
+    first step. The optimizer counts where there is one, and so do the gradients of the batch before,
+    which Lightning drops when the next one's forward pass is over.
 
     Parameters
     ----------
@@ -47,7 +48,9 @@ class MemoryBudgetCallback(BudgetCallback, Callback):
                 "it with memonger.torch.compile(network, budget, in_place=True)"
                 % type(pl_module).__name__)
         optimizers = trainer.optimizers
-        options = {"optimizer": optimizers[0] if len(optimizers) == 1 else None, **self.options}
+        # Lightning drops gradients, if at all, between forward and backward.
+        options = {"optimizer": optimizers[0] if len(optimizers) == 1 else None, "in_flight": 1,
+                   **self.options}
         self._planned = planned = compile(pl_module.training_step, self.budget, **options)
 
         def training_step(*args: Any, **named: Any) -> Any:
