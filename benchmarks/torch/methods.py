@@ -20,7 +20,7 @@ from memonger.torch.rewrite.eager import runner
 
 #: What selective checkpoints keep: matrix products, convolutions and attention, of which PyTorch's
 #: table lacks that of a CPU before 2.15.
-_KEPT = {*flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu}
+KEPT = {*flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu}
 
 
 def memonger(module: nn.Module, budget: Any, mode: str, costs: Any, time_limit: float,
@@ -77,7 +77,7 @@ def _policy(every: int) -> Tuple[Any, Any]:
 
     def keeps(context: SelectiveCheckpointContext, op: Any, *args: Any,
               **kwargs: Any) -> CheckpointPolicy:
-        if getattr(op, "overloadpacket", None) not in _KEPT:
+        if getattr(op, "overloadpacket", None) not in KEPT:
             return CheckpointPolicy.PREFER_RECOMPUTE
         seen[context.is_recompute] += 1
         return CheckpointPolicy.PREFER_RECOMPUTE if seen[context.is_recompute] % every else \

@@ -17,7 +17,6 @@ from ..capture.costs import ROOFLINES
 from ..pytorch.sizes import Symbols, Values
 from ..times.profile import Profile, measured_bytes
 from ..times.stored_profiles import keep
-from .network import UNCOUNTED
 from .request import Request
 
 
@@ -104,14 +103,11 @@ class Compilation:
             given.budget_bytes if given else self.request.budget) is not None
 
     @property
-    def counts(self) -> bool:
-        """Whether what ops take while they run is counted; a plan that is given says so."""
-        return self.request.plan is None or UNCOUNTED not in self.request.plan.notes
-
-    @property
     def measures(self) -> bool:
-        """Whether it is measured, as libraries' kernels are to keep a budget."""
-        return self.has_budget and self.counts and self.request.costs not in ROOFLINES
+        """Whether what ops take while they run is measured: with a budget, that libraries' kernels
+        are to keep, too.
+        """
+        return self.has_budget and self.request.costs not in ROOFLINES
 
     @property
     def budget_bytes(self) -> Optional[int]:

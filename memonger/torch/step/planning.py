@@ -4,6 +4,7 @@ from __future__ import annotations
 import logging
 import operator
 import time
+import warnings
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -21,10 +22,10 @@ from ...plans.plan import Plan
 from ...solve.mip.bounds import free_bound, overhead_bound
 from ...util.errors import InfeasibleBudget, PlanMismatch
 from ...util.gc_pause import paused
-from ...util.units import KNEE, format_bytes, parse_budget
+from ...util.units import KNEE, format_bytes, format_distinct, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.optimizer_moment import check_optimizer
-from .network import TracedNetwork
+from .network import UNCOUNTED, TracedNetwork
 from .request import Request
 
 logger = logging.getLogger("memonger.torch")
@@ -248,7 +249,8 @@ def _in_flight(network: TracedNetwork, wanted: Request, started_s: float,
 def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
     """A plan that was given, where the graph has other sizes by the same decisions.
 
-    Planned again for its budget where these decisions take more at these sizes.
+    Planned again for its budget where these decisions take more at these sizes, or with what
+    operators were measured to allocate while they run.
     Raises PlanMismatch where the plan is for another network.
     """
     graph, request = network.graph, network.request
@@ -273,7 +275,18 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
     if given.budget_bytes is None or \
             plan.total_bytes <= given.budget_bytes and plan.pool_bytes <= most_bytes:
         return plan
-    return plan_network(network, replace(wanted, given=given), started_s)
+    try:
+        return plan_network(network, replace(wanted, given=given), started_s)
+    except InfeasibleBudget:
+        if network.most_bytes or UNCOUNTED not in given.notes or \
+                _held(given.graph, INPUT) != _held(graph, INPUT):
+            raise
+    warnings.warn(
+        "the plan's step takes %s with what operators allocate while they run, which the plan does "
+        "not count: above its budget of %s, which no plan keeps. Give memonger.torch.compile a "
+        "budget in place of the plan" % format_distinct(plan.total_bytes, given.budget_bytes),
+        stacklevel=2)
+    return plan
 
 
 def _same_decisions(plan: Plan, other: Graph) -> Optional[Schedule]:
