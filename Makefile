@@ -14,6 +14,7 @@
 #
 # PYTHON=python3.9     the interpreter to set up with (default: the first fit one)
 # VENV=.venv           the virtual environment
+# TORCH_INDEX=...      where pip finds PyTorch's wheels, if elsewhere: those for CPUs
 # PYTEST_ARGS=...      more arguments for pytest: make test PYTEST_ARGS="-m slow"
 # JOBS=auto            processes that run the tests, one a core
 
@@ -31,14 +32,13 @@ SOURCES := setup.py pyproject.toml README.md $(shell find memonger plugins -type
 .DELETE_ON_ERROR:
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -18
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -19
 
 demo: $(VENV)/.installed
 	$(VENV)/bin/python examples/memory_cap.py --out out
 
-demo-torch: $(VENV).torch/.made
-	$(VENV).torch/bin/python plugins/build.py --core
-	PYTHONPATH=. $(VENV).torch/bin/python examples/torch_memory_cap.py --out out
+demo-torch: $(VENV).torch/.installed
+	$(VENV).torch/bin/python examples/torch_memory_cap.py --out out
 
 digits: $(VENV)/.installed
 	$(VENV)/bin/python examples/train_digits.py --out out
@@ -60,9 +60,15 @@ test-torch: $(VENV).torch/.made
 
 $(VENV).torch/.made: tools/make_environment.sh
 	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
-	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 "numpy>=1.24" "highspy>=1.10" \
-		"setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
+	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 $(TORCH_INDEX:%=--index-url %)
+	$(VENV).torch/bin/python -m pip install --quiet "numpy>=1.24" "highspy>=1.10" \
+		"tqdm>=4.60" "setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
 		pytest-xdist scikit-learn "matplotlib>=3.5" transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
+	@touch $@
+
+$(VENV).torch/.installed: $(VENV).torch/.made $(SOURCES)
+	rm -rf build/lib* build/bdist*
+	$(VENV).torch/bin/python -m pip install --quiet --no-compile --no-deps --no-build-isolation .
 	@touch $@
 
 # Of torchtitan's needs only those that it imports: all of them hold packages for GPUs.
@@ -94,8 +100,7 @@ pictures: demo demo-torch
 	$(VENV)/bin/python -m benchmarks picture
 	$(VENV)/bin/memonger report out/plan.json --graph docs/pictures/plan.png
 	cd out && $(abspath $(VENV))/bin/python ../tools/run_notebook.py ../examples/plan_tour.ipynb
-	cd out && PYTHONPATH=.. $(abspath $(VENV)).torch/bin/python ../tools/run_notebook.py \
-		../examples/torch_tour.ipynb
+	cd out && $(abspath $(VENV)).torch/bin/python ../tools/run_notebook.py ../examples/torch_tour.ipynb
 
 # Without MXNet, whose library lies outside: the wheel has the plugin's sources. auditwheel finds the
 # tag, manylinux_2_34 on Debian 12, and changes no library.

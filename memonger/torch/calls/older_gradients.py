@@ -1,8 +1,8 @@
 """Gradients of earlier calls, beside a plan that does not count them.
 
-A plan counts the ``p.grad`` that exist when it is made, and with ``in_flight=1`` all that will. From
-the second call on there may be more: forward runs beside them where a loop drops them between
-forward and backward, backward, too, where it accumulates them.
+A plan counts the ``p.grad`` that exist when it is made, and with ``in_flight=1`` all that will.
+From the second call on there may be more: forward runs beside them where a loop drops them between
+forward and backward, and backward, too, where it accumulates them.
 """
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ class MemoryBudgetCallback(BudgetCallback, Callback):
     The step is planned as a whole, loss and all, when training begins; ``self.log`` and
     ``self.log_dict`` work in it as without. The module stays the object that it is, and its
     checkpoints are plain ones. Batches of other sizes keep the budget, too; a share is of the
-    first step. The optimizer counts where there is one, and so do the gradients of the batch before,
-    which Lightning drops when the next one's forward pass is over.
+    first step. The optimizer counts where there is one, and so do the gradients of the batch
+    before, which Lightning drops when the next one's forward pass is over.
 
     Parameters
     ----------
