@@ -27,7 +27,8 @@ from .request import Request
 
 #: A note of plans for kernels of libraries without a profile.
 UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
-              "without a profile: costs=memonger.torch.profile(module, inputs, mode)")
+              "without a profile: costs=memonger.torch.profile(module, inputs, mode), or memonger "
+              "profile")
 #: A note of plans of a module that is not in training mode.
 IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running "
             "statistics; to plan a step of training call module.train() first")
