@@ -35,9 +35,9 @@ from ..step.parts import StepInParts, in_step
 from ..step.request import Request, requested, resolved, with_host
 from . import versions
 from .blocks import Blocks, by_blocks, paths_of
-from .older_gradients import watching
 from .tracing import clear_errors, sizes_of, traced
 from .twin import in_place_of, original, twin_of
+from .watch import watching
 
 #: Backend of each compiled module.
 _BACKENDS: "weakref.WeakKeyDictionary[Any, Backend]" = weakref.WeakKeyDictionary()
@@ -80,7 +80,8 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         all smaller ones. With blocks it is made here. Not for what ``fully_shard`` sharded.
     host, link, in_flight : optional
         As for :func:`plan`. Where gradients are accumulated over calls ``in_flight=1`` counts them
-        from the first one on; without it a warning says where they exceed the budget.
+        from the first one on, where a loss is of two calls ``in_flight=2`` counts both; else a
+        warning says where that exceeds the budget.
     strict : bool
         Refuse a module that PyTorch cannot read as one graph. Otherwise all its graphs are
         planned as one step.
@@ -160,7 +161,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         plain, None if strict or unplanned else in_parts) if paths is None else \
         by_blocks(plain, paths, backend, backend=compiler(backend), fullgraph=strict,
                   dynamic=dynamic)
-    if isinstance(module, torch.nn.Module) and not request.unplanned and not request.in_flight:
+    if isinstance(module, torch.nn.Module) and not request.unplanned:
         call = watching(call, plain, lambda: _BACKENDS[compiled])
     again = partial(compile, budget=budget, mode=mode, plan=plan, costs=costs, variants=variants,
                     time_limit=time_limit, max_clones=max_clones, optimizer=optimizer,

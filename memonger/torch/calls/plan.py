@@ -66,11 +66,11 @@ def plan(module: Any, inputs: Inputs, budget: Budget = None, mode: str = "induct
         ``"auto"``: half of what is free there), and are copied at the speed ``link`` while kernels
         run (``"25GB/s"``; by default that of the module's GPU, measured, else this).
     in_flight : int
-        Of a pipeline's stage: how many microbatches wait for their backward pass at once, at most
-        (under 1F1B the stages from this one to the last, under GPipe all microbatches). What each
-        holds meanwhile counts in the total, and so do gradients of earlier calls. 1: these count
-        from the first call on, as where gradients are accumulated, or dropped only when forward is
-        over. 0: only those that there are.
+        How many calls wait for their backward pass at once, at most: microbatches of a pipeline's
+        stage (under 1F1B the stages from this one to the last, under GPipe all microbatches), or
+        calls that one loss is of. What each holds meanwhile counts in the total, and so do
+        gradients of earlier calls. 1: these count from the first call on, as where gradients are
+        accumulated, or dropped only when forward is over. 0: only those that there are.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Gradients of earlier calls are part of the budget, or a warning says that they exceed it."""
+"""What is in memory beside a step is part of the budget, or a warning says that it exceeds it."""
 from __future__ import annotations
 
 import copy
@@ -111,3 +111,48 @@ def test_plans_that_count_them_keep_the_budget(mode, breaks):
     assert plan.fixed_bytes["gradients"] == held_bytes
     taken_bytes = bytes_before(module, x) + held_bytes + peak_bytes(step, torch.device("cpu"))
     assert taken_bytes <= plan.total_bytes <= plan.budget_bytes and plan.schedule.recomputed()
+
+
+def of_two(call, x, rows=64):
+    return call(x[:rows]) + call(x[rows:])
+
+
+def test_a_loss_of_two_calls_is_said_to_exceed_the_budget():
+    module = Deep()
+    x = torch.cat([rows(), rows()])
+    planned = mt.compile(module, "85%", "eager")
+    with pytest.warns(UserWarning, match="2 calls of the module wait .* the plan counts 1: "
+                                         ".*in_flight=2"):
+        of_two(planned, x).backward()
+    module.zero_grad()
+    of_two(planned, x).backward()  # it is said once
+
+
+def test_calls_that_wait_are_part_of_the_budget_where_they_are_counted():
+    module = Deep()
+    x = torch.cat([rows(), rows()])
+    planned = mt.compile(module, "85%", "eager", in_flight=2)
+    of_two(planned, x).backward()
+
+    def step():
+        of_two(planned, x).backward()
+    module.zero_grad()
+    taken_bytes = bytes_before(module, x) + peak_bytes(step, torch.device("cpu"))
+    [plan] = mt.plans(planned)
+    assert taken_bytes <= plan.total_bytes <= plan.budget_bytes and plan.schedule.recomputed()
+
+
+@pytest.mark.parametrize("mode", ["eager", "inductor"])
+def test_calls_that_are_over_do_not_wait(mode):
+    """Backward was called, or the result is gone, or no gradient was to be taken."""
+    module, x = Deep(), rows()
+    planned = mt.compile(module, "100%", mode)
+    for _ in range(2):
+        loss = planned(x)
+        loss.backward()
+        module.zero_grad()
+        planned(x)
+        with torch.no_grad():
+            kept = planned(x)
+    assert kept.shape == ()
+    assert loss.grad_fn is not None  # its graph is there, empty
