@@ -78,9 +78,9 @@ class _Watch:
         except TypeError:  # only functions of Python's can be followed
             pass
         self._with_others(backend, plan)
-        output.register_hook(functools.partial(self._backward_begins, number))
+        output.grad_fn.register_prehook(functools.partial(self._backward_begins, number))
 
-    def _backward_begins(self, number: int, _: torch.Tensor) -> None:
+    def _backward_begins(self, number: int, _: Any) -> None:
         self._waiting.pop(number, None)
         backend = self.backend_now()
         if not self.is_over and backend.graphs and _has_gradients(self.module):
