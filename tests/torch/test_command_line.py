@@ -164,5 +164,7 @@ def test_inputs_that_do_not_fit_are_one_line_of_memonger(model, mode):
     done = subprocess.run([sys.executable, "-m", "memonger", "plan", "net.py:build", "--input",
                            "4,31", "--mode", mode], stderr=subprocess.PIPE, text=True,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
-    assert done.returncode == 1 and done.stderr.count("\n") == 1
-    assert done.stderr.startswith("error: the module fails while PyTorch traces it: ")
+    # PyTorch for CUDA says at its import that there is no GPU.
+    [line] = [line for line in done.stderr.splitlines() if "No CUDA runtime is found" not in line]
+    assert done.returncode == 1
+    assert line.startswith("error: the module fails while PyTorch traces it: ")

@@ -303,7 +303,7 @@ class Backend(Compilation):
         To keep a budget, what libraries' kernels take while they run is measured where that is not
         known.
         """
-        if request.costs in ROOFLINES:
+        if request.costs in ROOFLINES or not self.counts:
             return request
         known = stored(joint)
         if request.costs == "auto" and known.times_s:

@@ -17,6 +17,7 @@ from ..capture.costs import ROOFLINES
 from ..pytorch.sizes import Symbols, Values
 from ..times.profile import Profile, measured_bytes
 from ..times.stored_profiles import keep
+from .network import UNCOUNTED
 from .request import Request
 
 
@@ -103,11 +104,17 @@ class Compilation:
             given.budget_bytes if given else self.request.budget) is not None
 
     @property
-    def measures(self) -> bool:
-        """Whether what ops take while they run is measured: with a budget, that libraries' kernels
-        are to keep, too.
+    def counts(self) -> bool:
+        """Whether what ops take while they run is counted: not where a plan was made without, and
+        cannot be followed with it, as its copies to the host are issued by their times.
         """
-        return self.has_budget and self.request.costs not in ROOFLINES
+        given = self.request.plan
+        return given is None or not given.schedule.variants or UNCOUNTED not in given.notes
+
+    @property
+    def measures(self) -> bool:
+        """Whether it is measured, as libraries' kernels are to keep a budget."""
+        return self.has_budget and self.counts and self.request.costs not in ROOFLINES
 
     @property
     def budget_bytes(self) -> Optional[int]:

@@ -22,7 +22,7 @@ from ...plans.plan import Plan
 from ...solve.mip.bounds import free_bound, overhead_bound
 from ...util.errors import InfeasibleBudget, PlanMismatch
 from ...util.gc_pause import paused
-from ...util.units import KNEE, format_bytes, format_distinct, parse_budget
+from ...util.units import KNEE, budget_share, format_bytes, format_distinct, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.optimizer_moment import check_optimizer
 from .network import UNCOUNTED, TracedNetwork
@@ -268,23 +268,26 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
             "the plan is for another network: it was made with another module, other kinds of "
             "inputs or another version of PyTorch; plan again with memonger.torch.plan",
             given.graph.fingerprint, graph.fingerprint)
-    wanted = _for_planning(network.captured, replace(request, budget=given.budget_bytes))
-    plan = _plan_of(network, wanted, schedule, started_s, given.budget_bytes, given.method,
+    same_sizes = _held(given.graph, INPUT) == _held(graph, INPUT)
+    asked, budget_bytes = given.budget_bytes, given.budget_bytes
+    of_step = given.options.get("budget") or 0
+    if same_sizes and (budget_share(of_step) or 0) >= 1:  # the unplanned step, too, takes more now
+        asked, budget_bytes = of_step, parse_budget(of_step, network.unplanned.total_bytes)
+    wanted = _for_planning(network.captured, replace(request, budget=asked))
+    plan = _plan_of(network, wanted, schedule, started_s, budget_bytes, given.method,
                     Status.FEASIBLE)
     most_bytes = network.most_bytes or plan.pool_bytes
-    if given.budget_bytes is None or \
-            plan.total_bytes <= given.budget_bytes and plan.pool_bytes <= most_bytes:
+    if budget_bytes is None or plan.total_bytes <= budget_bytes and plan.pool_bytes <= most_bytes:
         return plan
     try:
         return plan_network(network, replace(wanted, given=given), started_s)
     except InfeasibleBudget:
-        if network.most_bytes or UNCOUNTED not in given.notes or \
-                _held(given.graph, INPUT) != _held(graph, INPUT):
+        if network.most_bytes or UNCOUNTED not in given.notes or not same_sizes:
             raise
     warnings.warn(
         "the plan's step takes %s with what operators allocate while they run, which the plan does "
         "not count: above its budget of %s, which no plan keeps. Give memonger.torch.compile a "
-        "budget in place of the plan" % format_distinct(plan.total_bytes, given.budget_bytes),
+        "budget in place of the plan" % format_distinct(plan.total_bytes, budget_bytes),
         stacklevel=2)
     return plan
 
