@@ -2,6 +2,7 @@
 """
 from __future__ import annotations
 
+import copy
 import sys
 from pathlib import Path
 
@@ -192,6 +193,33 @@ def test_sums_that_are_added_up_are_there_as_soon_as_what_they_sum_up():
                  (torch.randn(64, 16),))
     assert not [op for op in named(alone, "add.Tensor") if sum(
         t in {o for s in named(alone, "sum") for o in s.outputs} for t in op.inputs) > 1]
+
+
+class Picked(torch.nn.Module):
+    """A few columns go on: what picks them reads far more than it makes, as sums do."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        picked = h[:, torch.arange(2, device=x.device) * 3]
+        return self.second(picked).square().mean() + \
+            torch.nn.functional.avg_pool2d(h[None], 8).mean()
+
+
+def test_what_picks_values_is_no_sum():
+    torch.manual_seed(0)
+    module, x = Picked(), torch.randn(64, 32, 32)
+    twin = copy.deepcopy(module)
+    planned = mt.compile(module, "100%")
+    planned(x).backward()
+    twin(x).backward()
+    for mine, other in zip(module.parameters(), twin.parameters()):
+        torch.testing.assert_close(mine.grad, other.grad, rtol=1e-4, atol=1e-6)
+    graph = mt.plans(planned)[0].graph
+    assert any(op.kind.startswith("aten.index.") for op in graph.ops)
 
 
 def test_the_first_part_of_a_concatenation_in_backward_has_all_of_its_memory():

@@ -135,10 +135,11 @@ def _sums_over_batch(node: fx.Node) -> bool:
 
     All kernels that read the sum come behind the one that makes it, which reads far more.
     """
-    if not reduces(node) or len(node.args) < 2 or not isinstance(node.args[1], (list, tuple)):
+    summed = private_ops.named_arguments(node).get("dim") if reduces(node) else None
+    if not isinstance(summed, (list, tuple)):
         return False
     count = node.all_input_nodes[0].meta["val"].dim()
-    dimensions = {int(d) % count for d in node.args[1]}
+    dimensions = {int(d) % count for d in summed}
     return 0 in dimensions and len(dimensions) < count
 
 

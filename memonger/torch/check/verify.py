@@ -111,7 +111,8 @@ def _differences(found: List[_Number], wanted: List[_Number],
     """
     if [(name, value.shape) for _, name, value in found] != \
             [(name, value.shape) for _, name, value in wanted]:
-        raise InputError("the module is not the one that was compiled: their parameters differ")
+        raise InputError("the module is not the one that was compiled: its parameters are others; "
+                         "give the object that memonger.torch.compile was given")
     least: Dict[int, float] = {}
     for step, name, value in wanted:
         if name.startswith(_GRADIENT):

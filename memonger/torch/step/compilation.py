@@ -105,11 +105,13 @@ class Compilation:
 
     @property
     def counts(self) -> bool:
-        """Whether what ops take while they run is counted: not where a plan was made without, and
-        cannot be followed with it, as its copies to the host are issued by their times.
+        """Whether what ops take while they run is counted: of a plan that was made without only in
+        eager mode, as code of Inductor is tried, and where none of its values moves to the host, as
+        copies are issued by their times.
         """
         given = self.request.plan
-        return given is None or not given.schedule.variants or UNCOUNTED not in given.notes
+        return given is None or UNCOUNTED not in given.notes or \
+            self.request.mode == "eager" and not given.schedule.variants
 
     @property
     def measures(self) -> bool:

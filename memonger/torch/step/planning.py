@@ -167,8 +167,16 @@ def _price(request: Request, plan: Plan) -> float:
 def plan_of(network: TracedNetwork) -> Plan:
     """The plan of a network, for its request."""
     started_s, request = time.perf_counter(), network.request
-    return _planned(network, request, started_s) if request.plan is None else \
+    plan = _planned(network, request, started_s) if request.plan is None else \
         _followed(network, request.plan, started_s)
+    return _unproven(plan, network) if network.most_bytes else plan
+
+
+def _unproven(plan: Plan, network: TracedNetwork) -> Plan:
+    """The plan without what was proven for less than its budget leaves."""
+    status = Status.FEASIBLE if plan.status is Status.OPTIMAL else plan.status
+    return plan.changed(status=status, minimum_total_bytes=None).with_bound(
+        free_bound(network.graph, _for_planning(network.captured, network.request).variants))
 
 
 def log_plan(plan: Plan, again: bool = False) -> None:
@@ -231,10 +239,7 @@ def _in_flight(network: TracedNetwork, wanted: Request, started_s: float,
             if not isinstance(error.best_plan, Plan):
                 raise
             plan = error.best_plan
-        if plan.status is Status.OPTIMAL:
-            plan = plan.changed(status=Status.FEASIBLE)
-        made.append(plan.changed(budget_bytes=budget_bytes, minimum_total_bytes=None).with_bound(
-            free_bound(network.graph, wanted.variants)))
+        made.append(_unproven(plan.changed(budget_bytes=budget_bytes), network))
         network = replace(network, most_bytes=network.pool_like(plan.schedule, budget_bytes))
     fit = [plan for plan in made if plan.total_bytes <= budget_bytes]
     if fit:
