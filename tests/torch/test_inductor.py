@@ -298,7 +298,10 @@ def test_where_no_plan_fits_what_is_left_the_smallest_is_tried(monkeypatch):
     step = mt.compile(module, "90%")
     step(*x)
     smallest = mt.plan(module, x, mode="inductor", overhead=None).planned.pool_by_graph_bytes
-    assert mt.plans(step)[-1].planned.pool_by_graph_bytes <= 1.05 * smallest
+    plan = mt.plans(step)[-1]
+    assert plan.planned.pool_by_graph_bytes <= 1.05 * smallest
+    # What was proven is of the smallest pool, and not of the budget.
+    assert plan.minimum_total_bytes is None and plan.bound < plan.overhead
 
 
 def test_the_smallest_plan_is_tried_where_it_is_for_other_bytes_than_were_asked(monkeypatch):
