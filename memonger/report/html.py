@@ -159,8 +159,12 @@ def _diagram(plan: Plan) -> str:
 
 def _peaks(facts: Facts, count: int = 10) -> str:
     units, across = Units.of(facts.plan), common_steps(facts)
-    parts = []
-    for title, line in (("unplanned", facts.baseline_timeline), ("with this plan", facts.timeline)):
+    parts, unplanned = [], facts.baseline_timeline
+    # Inductor computes some values again by itself.
+    as_it_is = facts.plan.storage != "live" or \
+        unplanned.pool_bytes == facts.plan.baseline_pool_bytes
+    label = "unplanned" if as_it_is else "unplanned, if it kept all values"
+    for title, line in ((label, unplanned), ("with this plan", facts.timeline)):
         alive, x = line.at_peak, across(line)
         rows = [(block.tensor, units.size(block.bytes), block.category, "%s to %s" % (
             _place(x[block.start]), _place(x[min(block.end, len(line) - 1)])))

@@ -480,3 +480,12 @@ def test_code_of_a_plan_is_found_in_inductors_cache(tmp_path, monkeypatch):
                  if count and kind.startswith("fxgraph_cache")}
         assert "fxgraph_cache_bypass" not in kinds and "fxgraph_cache_" + found in kinds
         assert found == "miss" or "fxgraph_cache_miss" not in kinds
+
+
+@pytest.mark.parametrize("mode,title", [
+    ("eager", "unplanned"), ("inductor", "unplanned, if it kept all values")])
+def test_a_report_says_which_unplanned_step_its_timeline_is_of(mode, title, tmp_path):
+    """Inductor computes some values again by itself, so that its unplanned step takes less."""
+    plan = mt.plan(Attention(), sentences(), "80%", mode=mode, costs="reference")
+    plan.report(str(tmp_path / "plan.html"))
+    assert "<h3>%s: " % title in (tmp_path / "plan.html").read_text("utf-8")
