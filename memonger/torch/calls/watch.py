@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -57,8 +57,8 @@ class _Watch:
         #: By number, calls whose backward pass has not begun, as long as their graph lives.
         self._waiting: Dict[int, "weakref.ref[Any]"] = {}
         self._count = 0
-        #: Plans whose forward pass has room for gradients.
-        self._fit: List[Plan] = []
+        #: The plan whose forward pass has room for gradients.
+        self._fit: Optional[Plan] = None
 
     def called(self, result: Any, has_gradients: bool) -> None:
         """Look at what there is when a call is over."""
@@ -68,10 +68,11 @@ class _Watch:
         if output is None or not backend.has_budget or not backend.graphs:
             return
         plan = backend.graphs[-1].plan
-        if has_gradients and plan not in self._fit and not self._with_gradients(
+        if has_gradients and plan is not self._fit and not self._with_gradients(
                 plan, "forward", _forward_bytes(plan)):
-            self._fit.append(plan)
-        self._waiting = {number: graph for number, graph in self._waiting.items() if graph()}
+            self._fit = plan
+        self._waiting = {number: graph for number, graph in self._waiting.items()
+                         if graph() is not None}
         number = self._count = self._count + 1
         try:
             self._waiting[number] = weakref.ref(output.grad_fn)
@@ -83,8 +84,10 @@ class _Watch:
     def _backward_begins(self, number: int, _: Any) -> None:
         self._waiting.pop(number, None)
         backend = self.backend_now()
-        if not self.is_over and backend.graphs and _has_gradients(self.module):
-            plan = backend.graphs[-1].plan
+        if self.is_over or not backend.graphs or not _has_gradients(self.module):
+            return
+        plan = backend.graphs[-1].plan
+        if "gradients" not in plan.fixed_bytes:
             self._with_gradients(plan, "backward", plan.pool_bytes)
 
     def _with_gradients(self, plan: Plan, half: str, pool_bytes: int) -> bool:
