@@ -79,8 +79,8 @@ def _details(error: Exception, args: argparse.Namespace) -> List[str]:
             else format_bytes
         lines.append("  pinned at the peak: " + listed(
             ["%s %s" % (name, size(part)) for name, part in error.pinned], _PINNED_SHOWN))
-    if not hasattr(args, "budget"):  # verify and measure run a plan as it is
-        return lines
+    if not hasattr(args, "budget"):  # verify and measure have the plan's
+        return [*lines, "  try: plan again with --budget %d" % error.minimum_bytes]
     lines.append("  try: --budget %d%s" % (error.minimum_bytes, getattr(
         args, "smaller", " · a smaller batch (memonger max-batch tells which fits)")))
     return lines

@@ -252,12 +252,28 @@ def measure(args: argparse.Namespace) -> int:
         answer(args, {"original": original.to_dict()},
                lambda: measurement_table(original, holder="allocator"))
         return EXIT_OK
-    planned = calls.measure(calls.compile(model.module, plan=made), model.inputs, args.steps)
+    compiled = calls.compile(model.module, plan=made)
+    planned = calls.measure(compiled, model.inputs, args.steps)
+    ran, told = _ran(calls, compiled, made, "" if args.output else args.network)
     if args.output:
-        made.with_measured(replace(planned, original=original).to_dict()).save(args.output)
+        ran.changed(options={**ran.options, **model.record}).with_measured(
+            replace(planned, original=original).to_dict()).save(args.output)
     answer(args, {"original": original.to_dict(), "planned": planned.to_dict()},
-           lambda: measurement_table(planned, original, made, "allocator"))
+           lambda: measurement_table(planned, original, ran, "allocator") + told)
     return EXIT_OK
+
+
+def _ran(calls: Any, compiled: Any, made: Plan, path: str) -> Tuple[Plan, str]:
+    """The plan by which a module ran, and a line about it where that is not the one of its file.
+
+    ``path``: of that file; nothing where the plan that ran is written.
+    """
+    ran = next(iter(calls.plans(compiled)), made)
+    if ran.decisions == made.decisions:
+        return ran, ""
+    return ran, "\nthis ran by another plan for the same budget: by that of the file the step " \
+        "takes more%s" % (path and "; memonger measure %s -o %s writes the one that ran"
+                          % (path, path))
 
 
 def verify(args: argparse.Namespace) -> int:
@@ -266,9 +282,10 @@ def verify(args: argparse.Namespace) -> int:
         raise UsageError("verify needs a plan file; memonger plan %s -o plan.json writes one"
                          % args.planned)
     calls, model, made = _model_of(args, args.planned)
-    result = calls.verify(calls.compile(model.module, plan=made), model.module, model.inputs,
-                          args.steps)
+    compiled = calls.compile(model.module, plan=made)
+    result = calls.verify(compiled, model.module, model.inputs, args.steps)
+    told = _ran(calls, compiled, made, args.planned)[1]
     answer(args, {"ok": result.ok, "identical": result.identical, "steps": result.steps},
-           lambda: str(result))
+           lambda: str(result) + told)
     return EXIT_OK if result.ok else EXIT_VERIFICATION
 

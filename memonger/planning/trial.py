@@ -25,7 +25,6 @@ _TRIED_ABOVE = 1.5
 def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
                        used_bytes: Callable[[Code, Plan], Optional[int]],
                        unplanned: Optional[Callable[[], Tuple[Code, Optional[Plan]]]] = None,
-                       given: Optional[Plan] = None,
                        advice: str = "") -> Tuple[Code, Optional[Plan]]:
     """Code that keeps its plan's budget, and the plan with the bytes that the code takes.
 
@@ -44,8 +43,6 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
         tried.
     unplanned : callable, optional
         Code and plan of the step as it is, to be tried before the budget is refused.
-    given : Plan, optional
-        A plan that must not be made again.
     advice : str
         What else a user can do, to be added to a refusal.
 
@@ -55,7 +52,7 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
         If all code takes more. It names the least that any took.
     """
     try:
-        return _planned(make, used_bytes, given, advice)
+        return _planned(make, used_bytes, advice)
     except InfeasibleBudget as error:
         smallest = error.best_plan
         if unplanned is None or not isinstance(smallest, Plan) or \
@@ -78,7 +75,7 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
 
 
 def _planned(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
-             used_bytes: Callable[[Code, Plan], Optional[int]], given: Optional[Plan],
+             used_bytes: Callable[[Code, Plan], Optional[int]],
              advice: str) -> Tuple[Code, Optional[Plan]]:
     """Code of a plan that keeps its budget, or a refusal with the least that any took."""
     code, plan, refusal = _smallest_at_least(make, {})
@@ -87,12 +84,14 @@ def _planned(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
         if plan is None or plan.budget_bytes is None:
             return code, plan
         budget, used = plan.budget_bytes, used_bytes(code, plan)
+        stated_bytes = plan.total_bytes
         if used is None:
             if refusal is not None:
                 raise refusal
             return code, plan
         measured = _measured(plan, used)
-        predicted, outside_bytes = plan.pool_bytes, sum(plan.fixed_bytes.values())
+        predicted = plan.planned.pool_by_graph_bytes
+        outside_bytes = sum(plan.fixed_bytes.values())
         left = budget - outside_bytes
         if used <= left:
             return code, measured
@@ -100,8 +99,7 @@ def _planned(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
         if plan.method == "none" and share >= 1:  # of what unplanned code takes, not is predicted
             return code, _of_what_it_takes(measured, share)
         least_bytes = min(least_bytes or used, used)
-        is_given = given is not None and given.graph.fingerprint == plan.graph.fingerprint
-        if margin is None or refusal is not None or is_given:
+        if margin is None or refusal is not None:
             break
         # What the code takes beyond the prediction is taken off the next budget.
         most = int(min(predicted, left) * left / used * margin)
@@ -112,10 +110,8 @@ def _planned(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
             break
     total_bytes = least_bytes + outside_bytes
     raise InfeasibleBudget(
-        "the compiled code takes %s where the plan says %s, above the budget of %s; %s%s" % (
-            *format_distinct(total_bytes, predicted + outside_bytes, budget),
-            "plan again for %d bytes" % (budget * budget // total_bytes) if is_given else
-            "ask for at least the first", advice),
+        "the compiled code takes %s where the plan says %s, above the budget of %s; ask for at "
+        "least the first%s" % (*format_distinct(total_bytes, stated_bytes, budget), advice),
         budget, total_bytes, best_plan=measured) from refusal
 
 
@@ -140,8 +136,12 @@ def _smallest_at_least(
 
 
 def _measured(plan: Plan, used_bytes: int) -> Plan:
-    return plan.changed(planned=replace(
-        plan.planned, pool_bytes=used_bytes, predicted_pool_bytes=plan.pool_bytes))
+    """The plan with what its code takes, which may be less than was proven of predictions."""
+    measured = plan.changed(planned=replace(
+        plan.planned, pool_bytes=used_bytes,
+        predicted_pool_bytes=plan.planned.pool_by_graph_bytes))
+    return measured.changed(minimum_total_bytes=None) \
+        if (plan.minimum_total_bytes or 0) > measured.total_bytes else measured
 
 
 def _of_what_it_takes(plan: Plan, share: float) -> Plan:

@@ -121,11 +121,25 @@ def test_unplanned_code_is_not_tried_where_it_is_foreseen_far_above_all_plans():
         compiler.within_budget(unplanned=lambda: pytest.fail("tried"))
 
 
-def test_a_plan_that_was_given_is_not_made_again():
-    compiler = Compiler(1250)
-    with pytest.raises(InfeasibleBudget, match="plan again for %d bytes" % (1100 ** 2 // 1350)):
-        compiler.within_budget(given=PLAN)
-    assert compiler.allowed == [None]
+def test_a_plan_that_was_tried_before_keeps_its_prediction():
+    tried = Compiler(999).within_budget()[1]
+    compiler = Compiler(1200, 998)
+    compiler.plan = tried
+
+    def make(most_bytes):
+        code, plan = compiler.make(most_bytes)
+        return code, tried if code == "code 1" else plan
+    plan = code_within_budget(make, compiler.used_bytes)[1]
+    assert compiler.allowed == [None, int(1000 * 1000 / 1200 * MARGINS[0])]
+    assert plan.planned == Footprint(998, OUTSIDE, compiler.allowed[-1])
+    again = code_within_budget(lambda _: ("code", tried), lambda *_: 997)[1]
+    assert again.planned == Footprint(997, OUTSIDE, 1000)
+
+
+@pytest.mark.parametrize("taken, proven", [(950, 1050), (900, None)])
+def test_code_may_take_less_than_was_proven_of_predictions(taken, proven):
+    plan = Compiler(taken, minimum_total_bytes=1050).within_budget()[1]
+    assert plan.total_bytes == taken + 100 and plan.minimum_total_bytes == proven
 
 
 def test_unplanned_code_has_a_share_of_what_it_takes():

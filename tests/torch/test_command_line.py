@@ -106,17 +106,39 @@ def test_estimate_and_plan_count_the_optimizer(model, capsys):
     assert " --optimizer sgd,momentum=0.9 " in command_line(load_plan("plan.json"))
 
 
-def test_verify_says_for_how_much_to_plan_again(model, capsys, monkeypatch):
-    """It has no --budget of its own."""
+def test_a_plan_whose_code_takes_more_is_made_again_for_its_budget(model, capsys, monkeypatch):
+    """``memonger plan`` runs nothing, so under Inductor it only predicts."""
     model[-1] = "inductor"
     assert main(["plan", *model, "--budget", "80%", "-o", "plan.json"]) == 0
-    plan = load_plan("plan.json")
-    monkeypatch.setattr(inductor, "trial_bytes", lambda *_: 2 * plan.budget_bytes)
+    plan, trial, takes = load_plan("plan.json"), inductor.trial_bytes, []
+    monkeypatch.setattr(inductor, "trial_bytes",
+                        lambda *given: takes.pop() if takes else trial(*given))
+
+    def told(*command):
+        torch._dynamo.reset()
+        takes.append(plan.pool_bytes * 11 // 10)
+        assert main([*command]) == 0
+        return capsys.readouterr().out
+    writes = "memonger measure plan.json -o plan.json writes the one that ran"
+    assert writes in told("verify", "plan.json") and writes in told("measure", "plan.json")
+    words = told("measure", "plan.json", "-o", "plan.json")
+    assert "this ran by another plan for the same budget" in words and writes not in words
+    ran = load_plan("plan.json")
+    assert ran.total_bytes <= ran.budget_bytes == plan.budget_bytes
+    assert ran.decisions != plan.decisions and ran.measured
+    assert main(["measure", "plan.json", "-o", "plan.json"]) == 0
+    assert main(["verify", "plan.json"]) == 0
+    assert "another plan" not in capsys.readouterr().out
+    assert load_plan("plan.json").predicted_pool_bytes == ran.predicted_pool_bytes
+
+
+def test_a_plan_that_no_code_keeps_is_refused_with_the_least(model, capsys, monkeypatch):
+    model[-1] = "inductor"
+    assert main(["plan", *model, "--budget", "80%", "-o", "plan.json"]) == 0
+    monkeypatch.setattr(inductor, "trial_bytes", lambda *_: 10 ** 9)
     assert main(["verify", "plan.json"]) == 3
-    told = capsys.readouterr().err
-    taken_bytes = 2 * plan.budget_bytes + sum(plan.fixed_bytes.values())
-    assert "plan again for %d bytes" % (plan.budget_bytes ** 2 // taken_bytes) in told
-    assert "--budget" not in told
+    least_bytes = 10 ** 9 + sum(load_plan("plan.json").fixed_bytes.values())
+    assert "try: plan again with --budget %d" % least_bytes in capsys.readouterr().err
 
 
 def test_profile_sweep_and_max_batch(model, capsys, monkeypatch, tmp_path):

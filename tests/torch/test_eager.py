@@ -10,6 +10,7 @@ from torch_nets import Attention, Convolutions, Counter, images, same, sentences
 import memonger.torch as mt
 from memonger.errors import InfeasibleBudget, InputError, PlanMismatch
 from memonger.torch.rewrite import eager
+from memonger.torch.step.network import PLANNED_AGAIN
 
 CASES = [(Convolutions, images, "80%"), (Attention, sentences, "85%")]
 
@@ -88,13 +89,16 @@ def test_a_plan_without_what_operators_allocate_keeps_its_budget_with_it(tmp_pat
     """It is planned again when it first runs: planning itself ran nothing."""
     module = Mixer()
     x = torch.randn(16, 3, 32, 32)
-    plan = mt.plan(module, (x,), "65%", "eager")
+    kept = next(name for name, decision in mt.plan(module, (x,), "65%", "eager").decisions.items()
+                if decision == "recompute")
+    plan = mt.plan(module, (x,), "65%", "eager", keep=[kept])
     assert any("without a profile" in note for note in plan.notes)
     step = mt.compile(module, plan=plan)
     taken_bytes = mt.measure(step, (x,), 1).total_bytes
     [counted] = mt.plans(step)
     assert taken_bytes <= counted.total_bytes <= counted.budget_bytes == plan.budget_bytes
-    assert counted.schedule != plan.schedule
+    assert counted.schedule != plan.schedule and PLANNED_AGAIN in counted.notes
+    assert counted.decisions[kept] == "keep"
 
 
 def test_planning_runs_nothing_and_takes_inputs_on_meta():

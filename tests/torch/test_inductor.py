@@ -33,7 +33,7 @@ from memonger.plans.consistency import contradictions
 from memonger.torch.pytorch.allocations import peak_bytes
 from memonger.torch.step import backend, inductor, planning
 from memonger.torch.step.compilation import PlannedGraph
-from memonger.torch.step.network import TracedNetwork
+from memonger.torch.step.network import PLANNED_AGAIN, TracedNetwork
 from memonger.torch.step.request import Request
 from memonger.torch.step.trial import trial_bytes
 
@@ -319,9 +319,11 @@ def test_the_smallest_plan_is_tried_where_it_is_for_other_bytes_than_were_asked(
     assert tried
 
 
-def test_unplanned_code_is_tried_before_a_refusal(monkeypatch):
+@pytest.mark.parametrize("given", [False, True])
+def test_unplanned_code_is_tried_before_a_refusal(monkeypatch, given):
     """VideoMAE's least took what PyTorch's own code takes, which was foreseen to take 17 % more."""
     module, x = Convolutions(), images()
+    asked = {"plan": mt.plan(module, x, "90%", costs="reference")} if given else {"budget": "90%"}
     tried = []
 
     def taken(call, inputs, written):
@@ -331,11 +333,32 @@ def test_unplanned_code_is_tried_before_a_refusal(monkeypatch):
     monkeypatch.setattr(backend, "PlannedGraph", lambda *args, **named: graphs.append(
         PlannedGraph(*args, **named)) or graphs[-1])
     monkeypatch.setattr(inductor, "trial_bytes", taken)
-    step = mt.compile(module, "90%", costs="reference")
+    step = mt.compile(module, costs="reference", **asked)
     step(*x).backward()
     [plan] = mt.plans(step)
     assert tried[0] != tried[-1] == "none" and not plan.schedule.recomputed()
     assert plan.pool_bytes == 1 and plan.overhead == 0
+
+
+def test_a_given_plan_whose_code_takes_more_is_planned_again_for_its_budget(monkeypatch):
+    """Nothing runs when it is made, so its bytes are a prediction."""
+    module, x = Attention(), sentences()
+    kept = next(name for name, decision in mt.plan(module, x, "80%").decisions.items()
+                if decision == "recompute")
+    plan = mt.plan(module, x, "80%", keep=[kept], name="mine")
+    trial, taken = inductor.trial_bytes, []
+
+    def some_more_at_first(*arguments):
+        taken.append(trial(*arguments) if taken else plan.pool_bytes * 21 // 20)
+        return taken[-1]
+    monkeypatch.setattr(inductor, "trial_bytes", some_more_at_first)
+    step = mt.compile(module, plan=plan)
+    step(*x).backward()
+    [ran] = mt.plans(step)
+    assert ran.schedule != plan.schedule and ran.pool_bytes == taken[-1]
+    assert ran.total_bytes <= ran.budget_bytes == plan.budget_bytes
+    assert PLANNED_AGAIN in ran.notes and PLANNED_AGAIN not in plan.notes
+    assert ran.decisions[kept] == "keep" and ran.graph.name == "mine"
 
 
 def test_a_share_of_all_is_never_refused(monkeypatch):

@@ -69,7 +69,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
         "inductor" (the default) or "eager"; of a plan, the mode it was made for.
     plan : Plan, str or os.PathLike, optional
         Of :func:`plan`, or its file; it must be of this network, and is followed at other sizes,
-        too.
+        too. Where its step takes more than its budget another one is made for that budget.
     dynamic : bool, optional
         As for ``torch.compile``.
     in_place : bool
@@ -124,6 +124,7 @@ def compile(module: Any, budget: Budget = None, mode: Optional[str] = None,
                       variants=variants if plan is None else plan.options.get("variants", "exact"),
                       time_limit=time_limit, max_clones=max_clones,
                       plan=plan, unplanned=budget is None and plan is None,
+                      name=plan.graph.name if plan else "",
                       in_flight=in_flight if plan is None else plan.options.get("in_flight", 0))
     request = with_host(request, host, link, device_of(module, ()), plan)
     plain = original(module)
@@ -250,6 +251,10 @@ def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,
     rounding under Inductor, on a GPU, and with ``variants="all"`` where an operator has changed.
     Backward starts from all outputs that have gradients, with random numbers. Parameters, buffers
     and gradients are afterwards what they were.
+
+    A module may amplify rounding, as elements of ReLUs at zero do. Where the compiled module is
+    far off the module by itself, with the plan and without, float64 copies of both judge, if these
+    can be made.
 
     A module that draws random numbers draws others under Inductor and on some GPUs. Where it
     then disagrees with itself, the same mode takes its place, with all values kept for backward

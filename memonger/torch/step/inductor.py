@@ -31,7 +31,7 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
     Raises InfeasibleBudget where it still takes more after that.
     """
     graphs, before = compilation.graphs, len(compilation.graphs)
-    given, planned = compilation.request.plan, not compilation.request.unplanned
+    planned = not compilation.request.unplanned
 
     def make(most_bytes: Mapping[str, int]) -> Tuple[Callable[..., Any], Optional[Plan]]:
         if most_bytes:
@@ -54,7 +54,8 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
 
     def unplanned() -> Tuple[Callable[..., Any], Optional[Plan]]:
         request = compilation.request
-        compilation.request = replace(request, unplanned=True)
+        budget = request.plan.budget_bytes if request.plan else request.budget
+        compilation.request = replace(request, unplanned=True, budget=budget)
         try:
             return make({})
         finally:
@@ -67,10 +68,8 @@ def compiled(compilation: Compilation, module: fx.GraphModule, inputs: Sequence[
         used = trial_bytes(call, arguments, written_positions(graphs[-1].captured.joint))
         return used and max(used, pool_at_optimizer(plan.graph))
 
-    try_here = "let memonger.torch.compile(module, budget=...) try its code, or " if given else ""
     call, plan = code_within_budget(
-        make, used_bytes, None if given else unplanned, given,
-        ", or %sask for mode=\"eager\", whose peaks are exact" % try_here)
+        make, used_bytes, unplanned, ", or ask for mode=\"eager\", whose peaks are exact")
     if plan is not None:
         graphs[-1].plan = plan
     return call

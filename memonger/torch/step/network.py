@@ -29,6 +29,9 @@ from .request import Request
 UNCOUNTED = ("what operators allocate while they run, as convolutions do on a CPU, is not counted "
               "without a profile: costs=memonger.torch.profile(module, inputs, mode), or memonger "
               "profile")
+#: A note of plans in the place of others.
+PLANNED_AGAIN = ("made in the place of the plan that was given, whose step takes more than its "
+                 "budget where it ran")
 #: A note of plans of a module that is not in training mode.
 IN_EVAL = ("the module is in eval mode: dropout is off and BatchNorm takes its running "
             "statistics; to plan a step of training call module.train() first")

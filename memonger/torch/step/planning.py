@@ -25,7 +25,7 @@ from ...util.gc_pause import paused
 from ...util.units import KNEE, budget_share, format_bytes, format_distinct, parse_budget
 from ..capture.captured import BUFFER, INPUT, PARAMETER, Captured
 from ..capture.optimizer_moment import check_optimizer
-from .network import UNCOUNTED, TracedNetwork
+from .network import PLANNED_AGAIN, UNCOUNTED, TracedNetwork
 from .request import Request
 
 logger = logging.getLogger("memonger.torch")
@@ -167,8 +167,8 @@ def _price(request: Request, plan: Plan) -> float:
 def plan_of(network: TracedNetwork) -> Plan:
     """The plan of a network, for its request."""
     started_s, request = time.perf_counter(), network.request
-    plan = _planned(network, request, started_s) if request.plan is None else \
-        _followed(network, request.plan, started_s)
+    plan = _planned(network, request, started_s) if request.plan is None or \
+        request.unplanned else _followed(network, request.plan, started_s)
     return _unproven(plan, network) if network.most_bytes else plan
 
 
@@ -254,20 +254,21 @@ def _in_flight(network: TracedNetwork, wanted: Request, started_s: float,
 def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
     """A plan that was given, where the graph has other sizes by the same decisions.
 
-    Planned again for its budget where these decisions take more at these sizes, or with what
-    operators were measured to allocate while they run.
+    Planned again for its budget where these decisions take more at these sizes, with what operators
+    were measured to allocate while they run, or as their code was tried.
     Raises PlanMismatch where the plan is for another network.
     """
-    graph, request = network.graph, network.request
+    graph = network.graph
+    again = _asked_again(network, given)
+    if network.most_bytes:  # its code was tried
+        return plan_network(network, again, started_s)
     if given.graph.fingerprint == graph.fingerprint and (
-            not given.schedule.variants or
-            [op.name for op in given.graph.ops] == [op.name for op in graph.ops]):
+            not given.schedule.variants or _names(given.graph) == _names(graph)):
         return given
     schedule = None if given.schedule.variants else _same_decisions(given, graph)
     if given.schedule.variants and _holds_the_same(given.graph, graph):
         # Where copies are issued depends on sizes.
-        wanted = _for_planning(network.captured, replace(request, budget=given.budget_bytes))
-        return plan_network(network, wanted, started_s)
+        return plan_network(network, replace(again, given=None, notes=()), started_s)
     if schedule is None:
         raise PlanMismatch(
             "the plan is for another network: it was made with another module, other kinds of "
@@ -278,16 +279,14 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
     of_step = given.options.get("budget") or 0
     if same_sizes and (budget_share(of_step) or 0) >= 1:  # the unplanned step, too, takes more now
         asked, budget_bytes = of_step, parse_budget(of_step, network.unplanned.total_bytes)
-    wanted = _for_planning(network.captured, replace(request, budget=asked))
-    plan = _plan_of(network, wanted, schedule, started_s, budget_bytes, given.method,
-                    Status.FEASIBLE)
-    most_bytes = network.most_bytes or plan.pool_bytes
-    if budget_bytes is None or plan.total_bytes <= budget_bytes and plan.pool_bytes <= most_bytes:
+    plan = _plan_of(network, replace(again, budget=asked, notes=()), schedule, started_s,
+                    budget_bytes, given.method, Status.FEASIBLE)
+    if budget_bytes is None or plan.total_bytes <= budget_bytes:
         return plan
     try:
-        return plan_network(network, replace(wanted, given=given), started_s)
+        return plan_network(network, replace(again, budget=asked), started_s)
     except InfeasibleBudget:
-        if network.most_bytes or UNCOUNTED not in given.notes or not same_sizes:
+        if UNCOUNTED not in given.notes or not same_sizes:
             raise
     warnings.warn(
         "the plan's step takes %s with what operators allocate while they run, which the plan does "
@@ -295,6 +294,20 @@ def _followed(network: TracedNetwork, given: Plan, started_s: float) -> Plan:
         "budget in place of the plan" % format_distinct(plan.total_bytes, budget_bytes),
         stacklevel=2)
     return plan
+
+
+def _asked_again(network: TracedNetwork, given: Plan) -> Request:
+    """What the plan was asked for, asked of this network, for its budget in bytes."""
+    asked = given.options
+    named = ("keep", "recompute", "max_clones") if _names(given.graph) == _names(network.graph) \
+        else ("max_clones",)
+    return _for_planning(network.captured, replace(
+        network.request, budget=given.budget_bytes, given=given, notes=(PLANNED_AGAIN,),
+        **{name: asked[name] for name in named if name in asked}))
+
+
+def _names(graph: Graph) -> List[str]:
+    return [op.name for op in graph.ops]
 
 
 def _same_decisions(plan: Plan, other: Graph) -> Optional[Schedule]:
