@@ -250,7 +250,7 @@ def verification_table(verification: Verification) -> str:
         same, counted(len(differences), "tensor"), counted(verification.steps, "step"))
     head = "%s (%s)" % (_verdict(verification), count)
     if verification.identical and verification.ok:
-        return "\n".join([head, *_control_words(verification)])
+        return "\n".join([head, *_beside_words(verification), *_control_words(verification)])
     rows = [["step", "tensor", "largest difference", "relative", "error", "allowed", ""]]
     if not all(d.ok for d in verification.beside):
         differences += verification.beside
@@ -261,7 +261,17 @@ def verification_table(verification: Verification) -> str:
     if worst[10:]:
         rows.append(["and %d more" % (len(worst) - 10)])
     return "\n".join([head, *([table(rows, "><>>>><")] if worst else []),
-                      *_judge_words(verification), *_control_words(verification)])
+                      *_judge_words(verification), *_beside_words(verification),
+                      *_control_words(verification)])
+
+
+def _beside_words(verification: Verification) -> List[str]:
+    """How far numbers are from those of the module by itself, where float64 has judged that."""
+    if not verification.beside or not verification.in_double or verification.wrong is not None:
+        return []
+    return ["beside the module by itself numbers are off by up to %.2g of a tensor's largest "
+            "value: rounding of compiled code, with a plan or without, which the network "
+            "amplifies; in float64 they agree" % max(d.max_rel for d in verification.beside)]
 
 
 def _control_words(verification: Verification) -> List[str]:

@@ -126,7 +126,8 @@ def test_verification_table(golden):
         Verification((same, rounded), 2, 1e-5, "float64", (same, close)),
         Verification((same, same), 2, lost_casts={"amp_cast": 2}),
         Verification((same, same), 2, control=(same, same), control_threads=(2, 1)),
-        Verification((same, close), 2, control=(close, far), control_threads=(1, 2)))]
+        Verification((same, close), 2, control=(close, far), control_threads=(1, 2)),
+        Verification((same, same), 2, in_double=(same, close), beside=(same, rounded)))]
     golden("verification.txt", "\n\n".join(tables) + "\n")
 
 

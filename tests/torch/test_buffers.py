@@ -239,6 +239,38 @@ def test_verify_finds_that_code_reads_what_it_has_written(monkeypatch):
     assert "NOT the same network" in str(found)
 
 
+class Amplified(nn.Module):
+    """The last bits of a float32 are hundredths of what it gives."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(999))
+
+    def forward(self, x):
+        return (1e5 * nn.functional.layer_norm(x * self.weight, (999,))).sin().mean()
+
+
+@pytest.mark.parametrize("fault, ok", [(0.0, True), (1e-8, False)])
+def test_float64_judges_what_may_be_rounding_that_a_module_amplifies(fault, ok):
+    """Elements of ReLUs at zero did so in a small network, with torch.compile alone, too."""
+    torch.manual_seed(0)
+    module, x = Amplified(), (torch.randn(64, 999),)
+
+    def compiled(net):
+        def call(x):
+            values = x * net.weight
+            off = values - values.flip(1).mean(1, keepdim=True)
+            off = off * (off.square().mean(1, keepdim=True) + 1e-5).rsqrt()
+            return (1e5 * (1 + fault) * off).sin().mean()
+        return call
+    found = compared(compiled(module), module, Others(lambda net: net, compiled, compiled), x, 1,
+                     lambda: False, lambda: False)
+    assert found.identical and found.ok == ok and found.in_double
+    assert max(d.max_rel for d in found.beside) > 2e-3
+    assert ("in float64 they agree" in str(found)) == ok
+    assert ("in float64, too" in str(found)) != ok
+
+
 def test_verify_says_no_where_an_eager_plan_reads_what_it_has_written(monkeypatch):
     """PyTorch stops such a backward pass; the module by itself trains."""
     without_protection(monkeypatch)

@@ -1,7 +1,9 @@
 """Planned and unplanned training side by side, number by number."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+import logging
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import torch
@@ -13,10 +15,13 @@ from ..pytorch import private_ops
 from ..pytorch.module_step import arguments
 from .measure import with_gradients
 
+logger = logging.getLogger("memonger.torch")
 _GRADIENT = "gradient of "
 #: In half precision a compiler that fuses rounds less often than the module by itself, and may be
 #: this many times further off than another plan of the same compiler.
 _ALONE = 3
+#: What rounding may be in float64.
+_IN_DOUBLE = 1e-6
 #: Step, name and value.
 _Number = Tuple[int, str, torch.Tensor]
 
@@ -97,8 +102,39 @@ def compared(planned: Any, original: Any, others: Others, inputs: Any, steps: in
     if draws() and not all(d.ok for d in beside):
         beside, is_module = _differences(numbers, trained(others.kept(original)), apart), False
     tolerance = 0.0 if exact else rounding
-    return Verification(_differences(numbers, unplanned, tolerance), steps, tolerance,
-                        beside=beside, beside_module=is_module)
+    found = Verification(_differences(numbers, unplanned, tolerance), steps, tolerance,
+                         beside=beside, beside_module=is_module)
+    if not is_module or all(d.ok for d in beside) or not all(d.ok for d in found.differences):
+        return found
+    return _judged(found, original, others, inputs, seed)
+
+
+def _judged(found: Verification, original: Any, others: Others, inputs: Any,
+            seed: int) -> Verification:
+    """What was found, where the compiled module is far off the module by itself.
+
+    An element of a ReLU at zero may fall to either side, so that rounding becomes a share of a
+    gradient. What is no rounding is there in float64, too: a float64 copy of the module judges, if
+    it can be made and run.
+    """
+    try:
+        wide = copy.deepcopy(original).double()
+        state, double = _State(wide), private_ops.pytree.tree_map(_in_double, inputs)
+        compiled = _trained(wide, others.unplanned(wide), double, found.steps, seed)
+        state.restore()
+        plain = _trained(wide, others.module(wide), double, found.steps, seed)
+    except Exception as error:  # a module may not be for other types
+        logger.info("the module cannot be run in float64: %s", error)
+        return found
+    judged = _differences(compiled, plain, _IN_DOUBLE)
+    return replace(found, in_double=judged, beside=tuple(
+        one if one.ok else replace(one, error=other.error, allowed=other.allowed)
+        for one, other in zip(found.beside, judged)))
+
+
+def _in_double(value: Any) -> Any:
+    return value.detach().double().requires_grad_(value.requires_grad) \
+        if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def _differences(found: List[_Number], wanted: List[_Number],
