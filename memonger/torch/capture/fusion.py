@@ -8,13 +8,14 @@ convolutions and other library kernels: then none lies between them.
 A pointwise value is computed in each kernel that reads it if it has one reader or is made of few
 buffers, which are then held until the last of these kernels runs.
 A scatter computes the values that it writes, and its kernel ends with it. A sum over a batch is
-written: kernels that read it come later.
+written, by a kernel of its own with what only such sums read: kernels that read it come later.
 A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
 numbers are drawn row by row, so beside convolutions whose channels come last they are written.
 """
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, List, Sequence, Set
+import operator
+from typing import Any, Dict, FrozenSet, List, Sequence, Set, Tuple
 
 import torch
 import torch.fx as fx
@@ -68,11 +69,19 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
     fusible_again = fusible - out_of_order(nodes)
     unread = {n for n in fusible_again if n not in written_to and not _sums_over_batch(n)
               and all(r in fusible or r in scatters for r in readers[n])}
-    sources = _computed_again(nodes, views, late, unread, readers)
+    most = private_ops.most_buffers_computed_again()
+    sources = _computed_again(nodes, views, late, unread, readers, most)
+    # In depth a kernel writes in a layout of its own, over none of what it reads, as if read later.
+    for_sums = _for_sums_over_batch(nodes, unread, readers) if most > 1 else set()
+    kernels: Dict[fx.Node, FrozenSet[Tuple[int, bool]]] = {}
+    for node in reversed(nodes):  # that read its value, themselves or in others computed again
+        kernels[node] = frozenset().union(*(
+            kernels[r] if r in sources else {(stage.get(r, -1), r in for_sums)}
+            for r in readers[node]))
 
     def in_one_kernel(node: fx.Node) -> bool:
-        return all((r in late) == (node in late) and (node in sources or stage[r] == stage[node])
-                   for r in readers[node])
+        return all((r in late) == (node in late) for r in readers[node]) and (
+            node in sources or kernels[node] <= {(stage[node], node in for_sums)})
 
     unwritten = {n for n in unread if readers[n]
                  and (in_one_kernel(n) or n not in early
@@ -104,17 +113,19 @@ def _first_operands(scatters: Set[fx.Node], views: Set[fx.Node]) -> Set[fx.Node]
 
 
 def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
-                    unread: Set[fx.Node], readers: Dict[fx.Node, List[fx.Node]]
+                    unread: Set[fx.Node], readers: Dict[fx.Node, List[fx.Node]], most: int
                     ) -> Dict[fx.Node, FrozenSet[fx.Node]]:
-    """The values that each of their readers computes for itself, with the buffers they are of."""
-    most = private_ops.most_buffers_computed_again()
+    """The values that each of their readers computes for itself, with the buffers they are of.
+
+    ``most``: buffers that a value with several readers is made of.
+    """
     sources: Dict[fx.Node, FrozenSet[fx.Node]] = {}
     behind: Dict[fx.Node, FrozenSet[fx.Node]] = {}
     costly: Set[fx.Node] = set()
     for node in nodes:
         made_of = frozenset().union(*(behind[i] for i in node.all_input_nodes))
-        if node in views:
-            behind[node] = made_of
+        if node in views:  # what an operator gives more than one of are several buffers
+            behind[node] = frozenset([node]) if node.target is operator.getitem else made_of
             continue
         if _is_costly(node) or any(i in costly for i in node.all_input_nodes):
             costly.add(node)
@@ -141,6 +152,17 @@ def _sums_over_batch(node: fx.Node) -> bool:
     count = node.all_input_nodes[0].meta["val"].dim()
     dimensions = {int(d) % count for d in summed}
     return 0 in dimensions and len(dimensions) < count
+
+
+def _for_sums_over_batch(nodes: Sequence[fx.Node], unread: Set[fx.Node],
+                         readers: Dict[fx.Node, List[fx.Node]]) -> Set[fx.Node]:
+    """Sums over a batch with the values that only such sums read, which are of their kernels."""
+    found: Set[fx.Node] = set()
+    for node in reversed(nodes):
+        if _sums_over_batch(node) or node in unread and readers[node] and \
+                found.issuperset(readers[node]):
+            found.add(node)
+    return found
 
 
 def _is_costly(node: fx.Node) -> bool:

@@ -154,12 +154,14 @@ class PlannedOrder(CustomSchedulerPass):
         """Whether one kernel instead of two holds no more than the schedule does meanwhile.
 
         It holds what it reads and writes, and not what only it reads of what it writes. A value
-        that the schedule has in registers is made where it is read.
+        that the schedule has in registers is made where it is read, and for no other step.
         """
         mine, others = self._of(one), self._of(other)
         if bool(mine) != bool(others):
             read = {dependency.name for dependency in other.unmet_dependencies}
             return not read.isdisjoint(one.get_buffer_names())
+        if not mine and self._read_at(one).isdisjoint(self._read_at(other)):
+            return False
         if not self._comes_between(one, other):
             return False
         steps = mine | others
@@ -205,6 +207,21 @@ class PlannedOrder(CustomSchedulerPass):
     def _of(self, node: Any) -> Set[int]:
         """The steps whose values a kernel writes."""
         return {step for step in map(self._step_of, node.get_nodes()) if step is not None}
+
+    def _read_at(self, node: Any) -> Set[int]:
+        """The steps that read what a kernel without a step writes, itself or in others like it."""
+        found: Set[int] = set()
+        parts, seen = list(node.get_nodes()), set(node.get_nodes())
+        while parts:
+            for user in (user.node for buffer in parts.pop().get_outputs()
+                         for user in buffer.users):
+                step = self._step_of(user)
+                if step is not None:
+                    found.add(step)
+                elif user not in seen and hasattr(user, "get_outputs"):  # no result of the graph
+                    seen.add(user)
+                    parts.append(user)
+        return found
 
     def _step_of(self, part: Any) -> Optional[int]:
         if part not in self._steps:
