@@ -121,7 +121,7 @@ class All(nn.Module):
         return sum(total(part(x)) for part in self.parts)
 
 
-@pytest.mark.parametrize("budget", [None, "85%"])
+@pytest.mark.parametrize("budget", [None, "90%"])
 def test_code_of_inductor_reads_buffers_before_they_are_written(budget):
     """PyTorch 2.13's own is wrong here: it drops the module's copies, which 2.15 keeps."""
     torch.manual_seed(0)
