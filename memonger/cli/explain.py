@@ -14,6 +14,7 @@ class Explain(Command):
     """Tell why an op got its decision, what that saves, costs and depends on.
 
       memonger explain plan.json stage3_unit2_bn1
+      memonger explain plan.json layers.3          a PyTorch module: all its ops
     """
 
     name = "explain"
@@ -21,7 +22,8 @@ class Explain(Command):
     def configure(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("plan", metavar="PLAN", help="a plan file")
         parser.add_argument("ops", metavar="OP", nargs="+",
-                            help="names of forward ops, or patterns such as 'stage1_*'")
+                            help="names of forward ops or modules, as report lists them, or "
+                                 "patterns such as 'stage1_*'")
 
     def run(self, args: argparse.Namespace) -> int:
         plan = plan_file.load_plan(args.plan)
@@ -33,6 +35,11 @@ class Explain(Command):
 
 
 def _matching(plan: Plan, pattern: str) -> List[str]:
-    """The forward ops that a pattern matches; the name itself where it is none."""
-    names = [name for name in plan.decisions if fnmatch.fnmatchcase(name, pattern)]
-    return names or [pattern]  # explain names ops that are close
+    """The forward ops that a pattern matches, or that are a module's; the name itself where it is
+    neither.
+    """
+    for one in (pattern, pattern + "[./]*"):
+        names = [name for name in plan.decisions if fnmatch.fnmatchcase(name, one)]
+        if names:
+            return names
+    return [pattern]  # explain names ops that are close

@@ -45,7 +45,7 @@ def measurement_table(measured: Measurement, original: Optional[Measurement] = N
 
 def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
              holder: str) -> List[str]:
-    """Sentences about what takes far more than was predicted, or more than the budget."""
+    """Sentences about what takes far more than was predicted, and about the budget."""
     pairs: List[Tuple[str, Any, int]] = [("the " + holder, measured, plan.total_bytes)]
     if original is not None:
         pairs.append(("unplanned the " + holder, original, plan.baseline_total_bytes))
@@ -53,11 +53,13 @@ def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
         who, of.allocated_bytes / total_bytes, format_bytes(total_bytes),
         _reason(plan, of, holder))
         for who, of, total_bytes in pairs if of.allocated_bytes > _FAR_ABOVE * total_bytes]
-    if plan.budget_bytes is not None and not plan.graph.shares_buffers \
-            and measured.allocated_bytes > plan.budget_bytes:
-        lines.append("that is above the budget of %s%s" % (
-            format_bytes(plan.budget_bytes), "" if is_profile(plan.costs)
-            else ": memonger profile measures what operators take"))
+    if plan.budget_bytes is not None and not plan.graph.shares_buffers:
+        budget = format_bytes(plan.budget_bytes)
+        lines.append("the step keeps the budget of %s" % budget
+                     if measured.allocated_bytes <= plan.budget_bytes else
+                     "that is above the budget of %s%s" % (
+                         budget, "" if is_profile(plan.costs)
+                         else ": memonger profile measures what operators take"))
     step_s = plan.graph.time_s * (1.0 + plan.overhead)
     if 0.0 < _FAR_ABOVE * step_s < measured.step_s and not plan.graph.own_units:
         lines.append("a step takes %.1f times the %s that were predicted: %s" % (

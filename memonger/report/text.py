@@ -203,11 +203,13 @@ def _not_counted(graph: Graph, sizes: Mapping[str, int]) -> str:
     parts = ["the device's context", "fragmentation of the device's allocator"]
     if graph.shares_buffers and "objects" not in sizes and "rounding" not in sizes:  # on a CPU
         parts.append("MXNet's objects (7 KiB an op)")
-    if not sizes.get("workspace") and (graph.shares_buffers or "workspace" not in sizes):
+    of_torch = not graph.shares_buffers and "head_gradients" in sizes  # a note tells of these
+    if not of_torch and not sizes.get("workspace") and (
+            graph.shares_buffers or "workspace" not in sizes):
         parts.append("workspace of operators")
     if "optimizer" not in sizes:
         parts.append("optimizer state (name the optimizer to count it)")
-    if not graph.shares_buffers and "head_gradients" in sizes and "gradients" not in sizes:
+    if of_torch and "gradients" not in sizes:
         parts.append("gradients of steps before that this one adds to")
     return "not counted: " + ", ".join(parts)
 
@@ -269,9 +271,10 @@ def _beside_words(verification: Verification) -> List[str]:
     """How far numbers are from those of the module by itself, where float64 has judged that."""
     if not verification.beside or not verification.in_double or verification.wrong is not None:
         return []
-    return ["beside the module by itself numbers are off by up to %.2g of a tensor's largest "
-            "value: rounding of compiled code, with a plan or without, which the network "
-            "amplifies; in float64 they agree" % max(d.max_rel for d in verification.beside)]
+    worst = max(verification.beside, key=lambda d: d.max_rel)
+    return ["beside the module by itself numbers are off by up to %.2g of a tensor's largest value "
+            "(%s), with a plan or without: rounding of compiled code, which the network amplifies, "
+            "as ReLUs at zero do; in float64 they agree" % (worst.max_rel, worst.tensor)]
 
 
 def _control_words(verification: Verification) -> List[str]:

@@ -38,6 +38,7 @@ def test_plan_verify_measure_report(model, capsys):
     assert main(["plan", *model, "--budget", "70%", "-o", "plan.json"]) == 0
     text = capsys.readouterr().out
     assert "with this plan" in text and "net   " in text
+    assert "workspace of operators" not in text  # a note tells what operators take, or not
     assert main(["verify", "plan.json"]) == 0
     assert "identical, bit for bit" in capsys.readouterr().out
     assert main(["measure", "plan.json", "--steps", "1", "-o", "plan.json", "--json"]) == 0
@@ -47,6 +48,11 @@ def test_plan_verify_measure_report(model, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:2] == ["measured", "allocator"]
     assert lines[1].startswith("unplanned") and lines[2].startswith("with this plan")
+    assert any(line.startswith("the step keeps the budget of ") for line in lines)
+    assert main(["explain", "plan.json", "3"]) == 0
+    told = capsys.readouterr().out
+    assert "3.0/addmm_3 (" in told and "3.2/gelu_3 (" in told and "2.2/gelu_2 (" not in told
+    assert main(["explain", "plan.json", "33"]) == 1
     assert main(["report", "plan.json", "-o", "plan.html"]) == 0
     assert main(["estimate", *model, "--budget", "1KB"]) == 3
 
