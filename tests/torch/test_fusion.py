@@ -49,8 +49,9 @@ def normalized(width=128, blocks=8):
     (normalized(), (torch.randn(512, 128),), "60%", 0.02),
     (normalized(), (torch.randn(512, 128),), "80%", 0.02),
     (Attention(width=64, words=400), sentences(8, 32, 400), "75%", 0.02),
-    # Its last gradient is copied to channels last, behind the pooling of the whole picture.
-    (Convolutions(width=16), images(8, 32), "90%", 0.15)],
+    # Its last gradient is copied to channels last, behind the pooling of the whole picture: how
+    # much that is of the peak depends on the plan, and so on measured times.
+    (Convolutions(width=16), images(8, 32), "90%", 0.2)],
     ids=["normalized, 60%", "normalized, 80%", "attention", "convolutions"])
 def test_the_first_code_takes_what_is_predicted(module, x, budget, most):
     step = mt.compile(module, budget, costs=mt.profile(module, x))
