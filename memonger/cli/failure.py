@@ -74,14 +74,16 @@ def _details(error: Exception, args: argparse.Namespace) -> List[str]:
     if not isinstance(error, InfeasibleBudget):
         return []
     lines = []
+    size = error.best_plan.graph.format_size if isinstance(error.best_plan, Plan) else format_bytes
     if error.pinned and error.pinned[0][0] not in str(error):
-        size = error.best_plan.graph.format_size if isinstance(error.best_plan, Plan) \
-            else format_bytes
         lines.append("  pinned at the peak: " + listed(
             ["%s %s" % (name, size(part)) for name, part in error.pinned], _PINNED_SHOWN))
+    budget = "--budget %d" % error.minimum_bytes
+    if "iB" in size(error.minimum_bytes):  # a graph in units of its own has no such words
+        budget += " (%s)" % size(error.minimum_bytes)
     if not hasattr(args, "budget"):  # verify and measure have the plan's
-        return [*lines, "  try: plan again with --budget %d" % error.minimum_bytes]
-    lines.append("  try: --budget %d%s" % (error.minimum_bytes, getattr(
+        return [*lines, "  try: plan again with " + budget]
+    lines.append("  try: %s%s" % (budget, getattr(
         args, "smaller", " · a smaller batch (memonger max-batch tells which fits)")))
     return lines
 

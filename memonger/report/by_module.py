@@ -10,6 +10,8 @@ from .text import estimate_table, headline
 
 #: The most rows for modules, and the share of the peak below which a module is one row.
 _ROWS, _SHARE = 24, 0.04
+_OF_PLAIN_PYTORCH = "a step of plain PyTorch; plans, and budgets in percent, are compared with " \
+    "the unplanned step of their mode, which estimate gives with a mode"
 _COLUMNS = {"parameters": "parameter_bytes", "buffers": "buffer_bytes",
             "gradients": "gradient_bytes", "optimizer": "optimizer_bytes", "kept": "kept_bytes",
             "at the peak": "peak_bytes"}
@@ -32,7 +34,8 @@ def table_by_module(estimate: StepEstimate) -> str:
             row(CATEGORIES[name], [*[0] * (len(columns) - 1), estimate.fixed_bytes[name]])
     row("sum", [*(sum(getattr(m, name) for m in estimate.modules)
                   for name in list(columns.values())[:-1]), total_bytes])
-    return "\n".join([headline(estimate), "its worst moment: %s" % estimate.moment,
+    return "\n".join([headline(estimate), _OF_PLAIN_PYTORCH,
+                      "its worst moment: %s" % estimate.moment,
                       table(rows, "<" + ">" * (len(columns) + 1)), "",
                       estimate_table({**estimate.fixed_bytes, "pool": estimate.pool_bytes},
                                      graph=estimate.graph),

@@ -49,7 +49,8 @@ def unknown_op(plan: Plan, name: str) -> str:
     name = str(name)
     close = difflib.get_close_matches(name, names, 3) or [n for n in names if name in n][:3]
     hint = "did you mean %s?" % " or ".join(close) if close else \
-        "the network has %s, the first is %s" % (counted(len(names), "op"), names[0]) \
+        "the network has %s, the first is %s; memonger explain PLAN lists them" % (
+            counted(len(names), "op"), names[0]) \
         if names else "the network has none"
     return "no forward op is named %r; %s" % (name, hint)
 
@@ -117,7 +118,9 @@ def _otherwise(facts: Facts, other: Schedule, how: str) -> str:
     units, line = Units.of(facts.plan), facts.timeline
     storage = plan_storage(facts.plan.graph, other, facts.plan.storage)
     change_bytes = storage.pool_bytes - line.pool_bytes
-    sizes = " (%s instead of %s)" % (units.size(storage.pool_bytes), units.size(line.pool_bytes))
+    sizes = " (%s%s instead of %s)" % (  # a step that was tried takes what the plan states
+        "predicted: " if facts.plan.predicted_pool_bytes is not None else "",
+        units.size(storage.pool_bytes), units.size(line.pool_bytes))
     if not facts.plan.graph.shares_buffers:
         return "the step's peak would be %s %s%s" % (
             _difference(units, change_bytes), how, sizes if change_bytes else "")

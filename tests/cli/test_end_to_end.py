@@ -193,6 +193,9 @@ def test_explain(plan_file, capsys):
     records = answer_of(capsys, "explain", plan_file, "relu*")["results"]
     assert [record["op"] for record in records] == [n for n in plan.decisions
                                                     if n.startswith("relu")]
+    records = answer_of(capsys, "explain", plan_file)["results"]
+    assert {record["op"]: record["decision"] for record in records} == plan.decisions
+    assert sum(record["held_bytes"] for record in records) > 0
 
 
 def test_max_batch(folder, plan_file, capsys):

@@ -16,6 +16,7 @@ from memonger.mx.calls.symbol_record import SymbolRecord
 from memonger.report.explain import explain, flipped_schedule, rank_words
 from memonger.report.facts import Facts
 from memonger.report.formatting import format_time
+from memonger.report.op_table import op_table
 from memonger.util.errors import UnknownOpError
 from memonger.util.units import format_bytes
 
@@ -63,6 +64,19 @@ def test_variants_are_explained_with_what_they_save():
     shown = explain(used, "relu0")
     assert shown.splitlines()[0].endswith("runs as the variant fused.")
     assert "without the variant" in shown
+
+
+def test_sizes_are_predicted_where_a_trial_gave_the_plan_others(plan):
+    assert "predicted" not in explain(plan, "conv0")
+    tried = plan.changed(planned=replace(
+        plan.planned, predicted_pool_bytes=plan.pool_bytes - 8))
+    assert "(predicted: " in explain(tried, "conv0")
+
+
+def test_all_ops_are_listed(plan, golden):
+    lines = op_table(plan)
+    assert [line.split()[0] for line in lines.splitlines()[1:]] == list(plan.decisions)
+    golden("op_table.txt", lines + "\n")
 
 
 def test_unknown_names_bring_close_ones(plan):

@@ -46,12 +46,15 @@ def test_plan_verify_measure_report(model, capsys):
     assert found["planned"]["peak_bytes"] < found["original"]["peak_bytes"]
     assert main(["measure", "plan.json", "--steps", "1"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split()[:2] == ["measured", "allocator"]
+    assert lines[0].split()[:2] == ["measured", "total"]
     assert lines[1].startswith("unplanned") and lines[2].startswith("with this plan")
     assert any(line.startswith("the step keeps the budget of ") for line in lines)
     assert main(["explain", "plan.json", "3"]) == 0
     told = capsys.readouterr().out
     assert "3.0/addmm_3 (" in told and "3.2/gelu_3 (" in told and "2.2/gelu_2 (" not in told
+    assert main(["explain", "plan.json"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in listed[1:]] == list(load_plan("plan.json").decisions)
     assert main(["explain", "plan.json", "33"]) == 1
     assert main(["report", "plan.json", "-o", "plan.html"]) == 0
     assert main(["estimate", *model, "--budget", "1KB"]) == 3
