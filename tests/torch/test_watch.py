@@ -156,3 +156,46 @@ def test_calls_that_are_over_do_not_wait(mode):
             kept = planned(x)
     assert kept.shape == ()
     assert loss.grad_fn is not None  # its graph is there, empty
+
+
+class Stops(nn.Module):
+    """Its second call raises."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.calls = nn.Linear(WIDTH, WIDTH), 0
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 2:
+            raise ValueError("the second call")
+        return self.inner(x).square().mean()
+
+
+def test_calls_that_train_leave_gradients_as_they_were():
+    """Those that exist when a plan is made count in it."""
+    module, x = Deep(), rows().requires_grad_()
+    planned = mt.compile(module, "80%", "eager")
+
+    def gradients():
+        return [p.grad for p in module.parameters()] + [x.grad]
+    for look in (lambda: mt.measure(planned, x, 1), lambda: mt.verify(planned, module, x),
+                 lambda: mt.profile(module, x, "eager"), lambda: mt.estimate(module, x)):
+        for there in (False, True):
+            module.zero_grad()
+            x.grad = None
+            if there:
+                planned(x).backward()
+            before = gradients()
+            values = [None if g is None else g.clone() for g in before]
+            look()
+            assert all(a is b for a, b in zip(gradients(), before))
+            assert all(v is None or torch.equal(v, g) for v, g in zip(values, gradients()))
+            assert (before[0] is not None) == there
+
+
+def test_a_measurement_that_stops_leaves_gradients_as_they_were():
+    module = Stops()
+    with pytest.raises(ValueError, match="second"):
+        mt.measure(module, rows(), 1)
+    assert all(p.grad is None for p in module.parameters())

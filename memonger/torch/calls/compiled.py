@@ -18,9 +18,10 @@ from ...report.progress import Asked, callback_of, shows_progress
 from ...util.argument_checks import shown, whole_number
 from ...util.errors import InputError
 from ..capture.operators import draws
-from ..check.measure import Measurement, measure_step, training_step
+from ..check.measure import Measurement, gradients_restored, measure_step, training_step
 from ..check.verify import Others, Verification, compared
 from ..pytorch import private
+from ..pytorch.live_bytes import tensors_in
 from ..pytorch.module_step import (
     Inputs,
     arguments,
@@ -222,6 +223,8 @@ def options(budget: Budget, costs: Any = "auto", time_limit: float = 10.0) -> Di
 def measure(compiled: Any, inputs: Inputs, steps: int = 5) -> Measurement:
     """Run training steps and tell what they allocated, by the allocator's events.
 
+    Gradients are afterwards what they were.
+
     Parameters
     ----------
     compiled : torch.nn.Module or function
@@ -236,10 +239,11 @@ def measure(compiled: Any, inputs: Inputs, steps: int = 5) -> Measurement:
     Measurement
     """
     args, named = arguments(inputs)
-    parameters = parameters_of(compiled)
-    step = training_step(lambda: compiled(*args, **named), parameters)
-    return measure_step(step, parameters, device_of(compiled, inputs),
-                        bytes_before(compiled, inputs), steps)
+    trained = [*parameters_of(compiled), *(t for t in tensors_in((args, named)) if t.is_leaf)]
+    step = training_step(lambda: compiled(*args, **named), trained)
+    with gradients_restored(trained):
+        return measure_step(step, trained, device_of(compiled, inputs),
+                            bytes_before(compiled, inputs), steps)
 
 
 def verify(compiled: Any, module: torch.nn.Module, inputs: Inputs,

@@ -1,10 +1,11 @@
 """What a training step really allocates, and how long it takes."""
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, Iterable, Iterator, List
 
 import torch
 
@@ -42,11 +43,11 @@ class Measurement(measurement.Measurement):
             1e3 * self.step_s, len(self.steps_s))
 
 
-def training_step(call: Callable[[], Any], parameters: List[torch.Tensor]) -> Callable[[], Any]:
+def training_step(call: Callable[[], Any], trained: List[torch.Tensor]) -> Callable[[], Any]:
     """Forward and backward with new gradients; the outputs, which its caller holds."""
     def run() -> Any:
-        for parameter in parameters:
-            parameter.grad = None
+        for tensor in trained:
+            tensor.grad = None
         output = call()
         loss_of(output).backward()
         return output
@@ -75,13 +76,24 @@ def with_gradients(output: Any) -> List[torch.Tensor]:
     return found
 
 
-def measure_step(step: Callable[[], Any], parameters: List[torch.Tensor], device: torch.device,
+@contextlib.contextmanager
+def gradients_restored(trained: Iterable[torch.Tensor]) -> Iterator[None]:
+    """A block after which gradients are those that there were: any that exist count in plans."""
+    held = [(tensor, tensor.grad) for tensor in trained]
+    try:
+        yield
+    finally:
+        for tensor, gradient in held:
+            tensor.grad = gradient
+
+
+def measure_step(step: Callable[[], Any], trained: List[torch.Tensor], device: torch.device,
                  before_bytes: int, steps: int) -> Measurement:
     """Peak of one step after a warm one, and the median time of ``steps`` more."""
     step()
     step()
-    for parameter in parameters:  # the gradients of a step are its own
-        parameter.grad = None
+    for tensor in trained:  # the gradients of a step are its own
+        tensor.grad = None
     most = peak_bytes(step, device)
     times: List[float] = []
     for _ in range(steps):
