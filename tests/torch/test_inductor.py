@@ -279,6 +279,7 @@ def test_inductor_knows_which_inputs_are_parameters(monkeypatch):
 
 def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
     module, x = Convolutions(), images()
+    planned = mt.compile(module, "90%")
     tried = []
 
     def too_much(call, inputs, written):
@@ -286,8 +287,9 @@ def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
         return 10 ** 9
     monkeypatch.setattr(inductor, "trial_bytes", too_much)
     with pytest.raises(InfeasibleBudget, match="where the plan says") as refused:
-        mt.compile(module, "90%")(*x)
+        planned(*x)
     assert len(tried) <= 3 and refused.value.minimum_bytes > 10 ** 9
+    assert not mt.plans(planned)
 
 
 def test_where_no_plan_fits_what_is_left_the_smallest_is_tried(monkeypatch):

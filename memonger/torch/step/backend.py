@@ -110,6 +110,10 @@ class Backend(Compilation):
                                        self._backward(), partition, infer)
             else:
                 call = compiled(self, module, inputs, partition, arguments)
+        except Exception:
+            if not self.only_plan:  # what is refused never runs
+                del self.graphs[count:]
+            raise
         finally:
             self._arguments = ()
         if len(self.graphs) > count:
