@@ -167,7 +167,7 @@ def add_optimizer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--optimizer", type=optimizer, default=(None, None),
                         metavar="NAME[,KEY=VALUE]",
                         help="count its state in the total: adam, or sgd,momentum=0.9; any of "
-                             "MXNet's")
+                             "MXNet's or PyTorch's")
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:

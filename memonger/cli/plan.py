@@ -61,7 +61,7 @@ class MakePlan(Command):
                             help="recompute any op at most N times (default: unlimited)")
         parser.add_argument("--host", metavar="SIZE",
                             help="values of a PyTorch module may lie on the host, in so many "
-                                 "bytes, or \"auto\" (with --mode eager)")
+                                 "bytes, or \"auto\", half of what is free")
         parser.add_argument("--link", metavar="SPEED",
                             help="with --host: speed of a copy there or back (default: 25GB/s)")
         parser.add_argument("--sweep", action="store_true",

@@ -34,8 +34,8 @@ class Verify(Command):
         torch_model.add_arguments(parser)
         add_context(parser)
         parser.add_argument("--control", action="store_true",
-                            help="train the original once more with another number of threads: how "
-                                 "far stock MXNet is from itself")
+                            help="of a network of MXNet: train the original once more with another "
+                                 "number of threads, to see how far stock MXNet is from itself")
         parser.add_argument("--steps", type=count, default=2,
                             help="training steps to compare; default %(default)s")
 
