@@ -67,7 +67,8 @@ def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
         lines.append("a step takes %.1f times the %s that were predicted: %s" % (
             measured.step_s / step_s, format_time(step_s),
             "profile again, on an idle machine" if is_profile(plan.costs)
-            else "memonger profile measures op times on this device"))
+            else "memonger profile measures op times on this device; a busy machine is slower, "
+                 "too"))
     return lines
 
 

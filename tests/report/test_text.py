@@ -168,7 +168,7 @@ def test_why_far_more_is_taken_depends_on_what_the_plan_is_for(costs, pools, wor
 def test_a_step_that_takes_far_longer_than_predicted_is_told(plan):
     measured = Measurement(plan.total_bytes, 9.0, (9.0,), "cpu(0)")
     step_s = plan.graph.time_s * (1 + plan.overhead)
-    for costs, advice in (("roofline: this CPU", "memonger profile measures op times"),
+    for costs, advice in (("roofline: this CPU", "on this device; a busy machine is slower, too"),
                           ("profile: this CPU", "profile again, on an idle machine")):
         found = measurement_table(measured, predicted=plan.changed(costs=costs))
         assert "a step takes %.1f times the" % (9.0 / step_s) in found and advice in found
