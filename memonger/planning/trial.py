@@ -69,8 +69,8 @@ def code_within_budget(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[
             raise
         raise InfeasibleBudget(
             "no plan takes less than the unplanned code, which takes %s, above the budget of %s; "
-            "ask for at least the first%s" % (
-                *format_distinct(plan.total_bytes, error.budget_bytes), advice),
+            "ask for at least %s bytes%s" % (
+                *format_distinct(plan.total_bytes, error.budget_bytes), plan.total_bytes, advice),
             error.budget_bytes, plan.total_bytes, best_plan=plan) from error
 
 
@@ -111,7 +111,8 @@ def _planned(make: Callable[[Mapping[str, int]], Tuple[Code, Optional[Plan]]],
     total_bytes = least_bytes + outside_bytes
     raise InfeasibleBudget(
         "the compiled code takes %s where the plan says %s, above the budget of %s; ask for at "
-        "least the first%s" % (*format_distinct(total_bytes, stated_bytes, budget), advice),
+        "least %s bytes%s" % (
+            *format_distinct(total_bytes, stated_bytes, budget), total_bytes, advice),
         budget, total_bytes, best_plan=measured) from refusal
 
 

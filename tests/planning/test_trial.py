@@ -60,7 +60,7 @@ def test_what_code_takes_beyond_its_plan_is_taken_off_the_next_budget():
 
 def test_after_the_last_try_the_least_that_code_took_is_named():
     compiler = Compiler(1500, 1200, 1300, None, 1400, smallest=100)
-    with pytest.raises(InfeasibleBudget, match="ask for at least the first, or ask me") as refused:
+    with pytest.raises(InfeasibleBudget, match="ask for at least 1300 bytes, or ask me") as refused:
         compiler.within_budget(advice=", or ask me")
     assert len(compiler.allowed) == 1 + len(MARGINS) + 2 and compiler.allowed[-1] == 100
     assert (refused.value.minimum_bytes, refused.value.budget_bytes) == (1300, 1100)

@@ -292,6 +292,14 @@ def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
     assert not mt.plans(planned)
 
 
+def test_a_refusal_before_any_code_ran_says_that_it_is_predicted():
+    words = "That total is predicted: the code of so deep a plan may take"
+    for mode in ("inductor", "eager"):
+        with pytest.raises(InfeasibleBudget) as refused:
+            mt.plan(Convolutions(), images(), "20%", mode, costs="reference")
+        assert (words in str(refused.value)) == (mode == "inductor")
+
+
 def test_where_no_plan_fits_what_is_left_the_smallest_is_tried(monkeypatch):
     """MobileNetV2 at 75 % took 36 % more than its plan, which no other plan could make up for."""
     module, x = Convolutions(), images()

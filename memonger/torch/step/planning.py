@@ -35,6 +35,9 @@ _ROUNDS = 3
 _WORTH_ANOTHER_FORM = 0.03
 #: By how much of a step a plan of another form must be faster.
 _CLEARLY = 0.01
+#: What a refusal says of the least plan under Inductor, whose code has not run.
+_PREDICTED = \
+    ". That total is predicted: the code of so deep a plan may take up to half as much again"
 #: Ops of a step that is searched among moves only from a plan without them.
 _LARGE_OPS = 8000
 
@@ -167,8 +170,15 @@ def _price(request: Request, plan: Plan) -> float:
 def plan_of(network: TracedNetwork) -> Plan:
     """The plan of a network, for its request."""
     started_s, request = time.perf_counter(), network.request
-    plan = _planned(network, request, started_s) if request.plan is None or \
-        request.unplanned else _followed(network, request.plan, started_s)
+    try:
+        plan = _planned(network, request, started_s) if request.plan is None or \
+            request.unplanned else _followed(network, request.plan, started_s)
+    except InfeasibleBudget as error:
+        least = error.best_plan
+        if request.mode == "inductor" and isinstance(least, Plan) and \
+                least.total_bytes == error.minimum_bytes:
+            error.args = (str(error) + _PREDICTED,)
+        raise
     return _unproven(plan, network) if network.most_bytes else plan
 
 
