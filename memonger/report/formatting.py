@@ -40,6 +40,24 @@ def extra_time(plan: Plan) -> str:
     return format_extra(plan.overhead) if plan.time_is_known else UNKNOWN_TIME
 
 
+def was_tried(plan: Plan) -> bool:
+    """Whether the plan's bytes are what a step took: compiled code is tried, an engine's is read.
+    """
+    return plan.predicted_pool_bytes is not None and plan.options.get("mode") == "inductor"
+
+
+def with_plan(plan: Plan) -> str:
+    """What a curve of the plan's graph is called, beside the total that was tried or predicted."""
+    return "with this plan, predicted" if was_tried(plan) else "with this plan"
+
+
+def tried_words(plan: Plan) -> List[str]:
+    """One line for what a trial of the step found."""
+    return ["with this plan the step took %s where %s were predicted" % (
+        format_bytes(plan.pool_bytes), format_bytes(plan.planned.pool_by_graph_bytes))] \
+        if was_tried(plan) else []
+
+
 def ordinal(number: int) -> str:
     """``"1st"``, ``"2nd"``, ``"11th"``."""
     ending = "th" if number % 100 in (11, 12, 13) else \

@@ -31,6 +31,9 @@ from .formatting import (
     format_extra,
     format_percent,
     format_time,
+    tried_words,
+    was_tried,
+    with_plan,
 )
 from .measured import measured_words
 from .page_data import page_data
@@ -90,9 +93,10 @@ def _cards(facts: Facts) -> str:
     saved = 1 - plan.total_bytes / base if base else 0.0
     again, variants = facts.extra_shares
     measured_memory, measured_time = _measured(plan)
+    how = "; with this plan as measured in a trial" if was_tried(plan) else \
+        ", predicted" if measured_memory else ""
     cards = [("memory", "%s → %s" % (units.size(base), units.size(plan.total_bytes)),
-              "%s less in total%s" % (format_percent(saved), ", predicted" * bool(measured_memory)),
-              measured_memory),
+              "%s less in total%s" % (format_percent(saved), how), measured_memory),
              ("step time", extra_time(plan),
               "%s → %s%s" % (units.time(plan.graph.time_s),
                              units.time(plan.schedule.time_s(plan.graph))
@@ -164,7 +168,7 @@ def _peaks(facts: Facts, count: int = 10) -> str:
     as_it_is = facts.plan.storage != "live" or \
         unplanned.pool_bytes == facts.plan.baseline_pool_bytes
     label = "unplanned" if as_it_is else "unplanned, if it kept all values"
-    for title, line in ((label, unplanned), ("with this plan", facts.timeline)):
+    for title, line in ((label, unplanned), (with_plan(facts.plan), facts.timeline)):
         alive, x = line.at_peak, across(line)
         rows = [(block.tensor, units.size(block.bytes), block.category, "%s to %s" % (
             _place(x[block.start]), _place(x[min(block.end, len(line) - 1)])))
@@ -196,6 +200,7 @@ def _facts(plan: Plan) -> str:
         rows.append(("least extra time at this budget", format_extra(plan.bound)))
     if plan.minimum_total_bytes is not None:
         rows.append(("least total", units.size(plan.minimum_total_bytes)))
+    rows += [("tried", words) for words in tried_words(plan)]
     rows += [("measured", words) for words in measured_words(plan.measured or {})]
     if plan.unchecked:
         rows.append(("taken from its file, not checked again", ", ".join(plan.unchecked)))
@@ -281,7 +286,7 @@ def _small_timeline(facts: Facts, width: int = 640, height: int = 130) -> str:
     return ('<svg width="%d" height="%d" viewBox="0 -4 %d %d" style="margin-top:6px">'
             '<polygon points="0,%d %s %d,%d" fill="#fdd0a2"/>'
             '<polyline points="%s" fill="none" stroke="#636363"/>%s%s</svg>'
-            '<div style="color:#666">grey: unplanned; orange: with this plan; dashed: the most'
+            '<div style="color:#666">grey: unplanned; orange: %s; dashed: the most'
             '</div>' % (width, height + 8, width, height + 8, height, points(planned), width,
                         height, points(unplanned), pool(unplanned, "#636363"),
-                        pool(planned, "#d94801")))
+                        pool(planned, "#d94801"), with_plan(facts.plan)))

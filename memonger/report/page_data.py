@@ -12,10 +12,17 @@ from ..memory.timeline import CATEGORIES, Timeline, live_by
 from ..plans.categories import pool_name
 from ..plans.frontier import frontier, knee
 from ..plans.plan import Plan
-from .charts.timeline import COLOURS, HOST, common_steps, measured_pool, pool_budget
+from .charts.timeline import (
+    COLOURS,
+    HOST,
+    common_steps,
+    measured_pool,
+    pool_budget,
+    tried_pool,
+)
 from .diagram.model import LEGEND, drawn_group
 from .facts import Facts, OpFacts
-from .formatting import Units
+from .formatting import Units, with_plan
 from .streams import transfers
 
 MAX_STEPS, MAX_OPS, MAX_BLOCKS = 2500, 2000, 600
@@ -34,13 +41,14 @@ def page_data(facts: Facts, sweep: Sequence[Plan] = ()) -> Dict[str, Any]:
     across = common_steps(facts)
     planned, unplanned = facts.timeline, facts.baseline_timeline
     pools = {"planned": planned.pool_bytes, "unplanned": unplanned.pool_bytes,
-             "budget": pool_budget(plan), "measured": measured_pool(plan),
+             "budget": pool_budget(plan), "tried": tried_pool(plan),
+             "measured": measured_pool(plan),
              "measured_original": measured_pool(plan, original=True)}
     return {
         "plain": units.plain, "plain_times": units.plain_times, "unit": unit,
         "backward": next((i for i, late in enumerate(unplanned.is_backward) if late),
                          len(unplanned)),
-        "pool_name": pool_name(plan.graph),
+        "pool_name": pool_name(plan.graph), "with_plan": with_plan(plan),
         "pool": {name: None if size is None else round(size / unit, 2)
                  for name, size in pools.items()},
         "transfers": _transfers(facts, across(planned)), "host_colour": HOST,

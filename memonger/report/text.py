@@ -28,6 +28,7 @@ from .formatting import (
     format_time,
     shape_words,
     table,
+    tried_words,
 )
 from .measured import measured_words
 from .streams import stream_lines
@@ -51,6 +52,7 @@ def summary(plan: Plan, path: Optional[str] = None) -> str:
     lines += _search_lines(facts)
     lines += _what_was_done(facts)
     lines += stream_lines(plan)
+    lines += ["tried: " + words for words in tried_words(plan)]
     if plan.measured:
         lines += ["measured: " + words for words in measured_words(plan.measured)]
     if not Units.of(plan).plain:

@@ -221,6 +221,22 @@ def test_cards_say_what_was_measured_beside_what_was_predicted(plan):
     assert "less in total, predicted<" in both
 
 
+def test_what_a_trial_measured_is_not_called_predicted(plan):
+    predicted = plan.planned.pool_bytes - (8 << 20)
+    tried = plan.changed(options={**plan.options, "mode": "inductor"}, planned=replace(
+        plan.planned, predicted_pool_bytes=predicted)).with_measured(
+            {"allocated_bytes": 30 << 20, "step_s": 0.1})
+    shown, before = html.page(tried).replace("\u00a0", " "), html.page(plan)
+    assert "less in total; with this plan as measured in a trial<" in shown
+    assert "less in total, predicted" not in shown
+    assert "<h3>with this plan, predicted: " in shown and "<h3>with this plan: " in before
+    pool = data_of(shown)["pool"]
+    assert pool["tried"] == round(plan.pool_bytes / 1024, 2)
+    assert data_of(shown)["with_plan"] == "with this plan, predicted"
+    assert data_of(before)["pool"]["tried"] is None
+    assert "tried: with this plan the step took " in str(tried)
+
+
 def test_notebooks_get_a_table_and_a_picture(plan):
     shown = plan._repr_html_()
     assert shown.count("<table") == 1 and shown.count("<svg") == 1

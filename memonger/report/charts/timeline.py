@@ -10,7 +10,7 @@ from ...memory.timeline import CATEGORIES, Timeline
 from ...plans.categories import pool_name
 from ...plans.plan import Plan
 from ..facts import Facts
-from ..formatting import Units, format_percent
+from ..formatting import Units, format_percent, was_tried, with_plan
 from ..streams import transfers
 from .figures import axis_unit, label_beside, new_figure, save_figure
 
@@ -99,8 +99,9 @@ def _levels(plan: Plan, unplanned: Timeline,
     """Bytes, words, colour and style of each horizontal line but the budget's."""
     name = pool_name(plan.graph)
     lines = [(unplanned.pool_bytes, name + ", unplanned", BASELINE, "--"),
-             (planned.pool_bytes, name + " with this plan", PLANNED, "--")]
+             (planned.pool_bytes, "%s %s" % (name, with_plan(plan)), PLANNED, "--")]
     for size, words, colour in (
+            (tried_pool(plan), "measured in a trial", PLANNED),
             (measured_pool(plan, original=True), "measured, unplanned", BASELINE),
             (measured_pool(plan), "measured with this plan", MEASURED)):
         if size is not None:
@@ -125,6 +126,11 @@ def pool_budget(plan: Plan) -> "int | None":
     if plan.budget_bytes is None:
         return None
     return plan.budget_bytes - sum(plan.fixed_bytes.values())
+
+
+def tried_pool(plan: Plan) -> "int | None":
+    """What the step was tried to take; None where it was not tried."""
+    return plan.pool_bytes if was_tried(plan) else None
 
 
 def measured_pool(plan: Plan, original: bool = False) -> "int | None":
