@@ -17,11 +17,13 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 from ..plans.max_batch import MaxBatch
 from ..plans.plan import Plan
 from ..plans.plan_file import load_plan
+from ..report.formatting import was_tried
 from ..report.measured import measurement_table
 from ..report.progress import ProgressBar
 from ..report.text import estimate_table
 from ..util.errors import InputError
 from ..util.json_files import parse_json, read_text
+from ..util.units import format_bytes, format_distinct
 from . import arguments
 from .command import EXIT_BUDGET, EXIT_OK, EXIT_VERIFICATION, Command, UsageError, answer
 
@@ -276,6 +278,14 @@ def _ran(calls: Any, compiled: Any, made: Plan, path: str) -> Tuple[Plan, str]:
                           % (path, path))
 
 
+def _within_budget(ran: Plan) -> str:
+    """A line about the bytes of a step that was tried."""
+    if ran.budget_bytes is None:
+        return "\nthe step takes %s" % format_bytes(ran.total_bytes)
+    return "\nthe step takes %s, within the budget of %s" % format_distinct(
+        ran.total_bytes, ran.budget_bytes)
+
+
 def verify(args: argparse.Namespace) -> int:
     """``memonger verify``."""
     if is_model(args.planned):
@@ -284,8 +294,11 @@ def verify(args: argparse.Namespace) -> int:
     calls, model, made = _model_of(args, args.planned)
     compiled = calls.compile(model.module, plan=made)
     result = calls.verify(compiled, model.module, model.inputs, args.steps)
-    told = _ran(calls, compiled, made, args.planned)[1]
-    answer(args, {"ok": result.ok, "identical": result.identical, "steps": result.steps},
-           lambda: str(result) + told)
+    ran, told = _ran(calls, compiled, made, args.planned)
+    tried = was_tried(ran)
+    answer(args, {"ok": result.ok, "identical": result.identical, "steps": result.steps,
+                  "total_bytes": ran.total_bytes if tried else None,
+                  "budget_bytes": ran.budget_bytes},
+           lambda: str(result) + _within_budget(ran) * tried + told)
     return EXIT_OK if result.ok else EXIT_VERIFICATION
 

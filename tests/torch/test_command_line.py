@@ -16,6 +16,7 @@ from memonger.cli import main
 from memonger.plans.plan_file import load_plan
 from memonger.report.html import command_line
 from memonger.torch.step import inductor
+from memonger.util.units import format_bytes
 
 ROOT = Path(__file__).parents[2]
 MODEL = '''
@@ -129,7 +130,10 @@ def test_a_plan_whose_code_takes_more_is_made_again_for_its_budget(model, capsys
         assert main([*command]) == 0
         return capsys.readouterr().out
     writes = "memonger measure plan.json -o plan.json writes the one that ran"
-    assert writes in told("verify", "plan.json") and writes in told("measure", "plan.json")
+    words = told("verify", "plan.json")
+    assert writes in words and "\nthe step takes " in words
+    assert ", within the budget of %s\n" % format_bytes(plan.budget_bytes) in words
+    assert writes in told("measure", "plan.json")
     words = told("measure", "plan.json", "-o", "plan.json")
     assert "this ran by another plan for the same budget" in words and writes not in words
     ran = load_plan("plan.json")
