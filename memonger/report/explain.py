@@ -229,6 +229,9 @@ def _remarks(facts: Facts, fact: OpFacts) -> List[str]:
         lines.append("%s updated once all the same" % (
             "/".join(states) + (" are" if len(states) > 1 else " is")))
     options = facts.plan.options
+    if fact.again and fact.name in (options.get("again_anyway") or ()):
+        lines.append("it is recomputed without a plan, too: Inductor computes it where it is read, "
+                     "which spares a write")
     for key, words in (("keep", "to keep"), ("recompute", "to recompute")):
         asked = options.get(key) or ()
         if any(fnmatch.fnmatchcase(fact.name, pattern)

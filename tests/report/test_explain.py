@@ -73,6 +73,14 @@ def test_sizes_are_predicted_where_a_trial_gave_the_plan_others(plan):
     assert "(predicted: " in explain(tried, "conv0")
 
 
+def test_what_inductor_computes_again_anyway_is_told(plan):
+    again = next(name for name, decision in plan.decisions.items() if decision == "recompute")
+    words = "it is recomputed without a plan, too"
+    assert words not in explain(plan, again)
+    told = plan.changed(options={**plan.options, "again_anyway": [again, "conv0"]})
+    assert words in explain(told, again) and words not in explain(told, "conv0")
+
+
 def test_all_ops_are_listed(plan, golden):
     lines = op_table(plan)
     assert [line.split()[0] for line in lines.splitlines()[1:]] == list(plan.decisions)

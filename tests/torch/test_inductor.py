@@ -292,6 +292,14 @@ def test_code_above_the_budget_is_planned_again_then_refused(monkeypatch):
     assert not mt.plans(planned)
 
 
+def test_a_plan_names_what_inductor_computes_again_anyway():
+    module, x = Attention(), sentences()
+    usual = mt.plan(module, x, "100%", costs="reference")
+    again = {usual.graph.ops[op].name for op in usual.schedule.recomputed()}
+    assert usual.method == "none" and again == set(usual.options["again_anyway"]) != set()
+    assert "again_anyway" not in mt.plan(module, x, "100%", "eager", costs="reference").options
+
+
 def test_a_refusal_before_any_code_ran_says_that_it_is_predicted():
     words = "That total is predicted: the code of so deep a plan may take"
     for mode in ("inductor", "eager"):

@@ -123,13 +123,16 @@ class TracedNetwork(Network):
 
     @property
     def record(self) -> Dict[str, Any]:
-        """Mode, version and a named optimizer, for the plan's file."""
+        """Mode, version, a named optimizer, and what runs again anyway, for the plan's file."""
         named = self.request.optimizer
+        anyway = sorted(set(self.as_written.recomputed()).difference(self.captured.checkpoints))
         return {"mode": self.request.mode, "torch": torch.__version__,
                 **({"link_bytes_per_s": self.request.link_bytes_per_s}
                    if self.captured.moves else {}),
                 **({"in_flight": self.request.in_flight} if self.request.in_flight else {}),
                 "variants": self.request.variants,
+                **({"again_anyway": tuple(self.graph.ops[op].name for op in anyway)}
+                   if anyway else {}),
                 **({"optimizer": named.name.lower(), "optimizer_params": {
                     name: value * 1 for name, value in named.options.items()
                     if isinstance(value, (int, float))}}
