@@ -19,6 +19,7 @@ class StatedNetwork:
     extra_bytes: Callable[[Plan], int] = lambda plan: 0
     is_foreseen: bool = True
     storage: str = "best"
+    reserve_bytes: int = 0
     costs: str = "stated"
     elsewhere: tuple = ()
     outside_bytes: Mapping[str, int] = field(default_factory=dict)

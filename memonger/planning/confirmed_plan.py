@@ -12,7 +12,9 @@ from ..plans import unmet_requests
 from ..plans.plan import Plan, Status
 from ..solve import Options, solve
 from ..solve.effort import Effort
+from ..solve.mip.bounds import free_bound
 from ..solve.options import USUAL_TIME_LIMIT_S
+from ..solve.result import refusal
 from ..util import signals as interrupts
 from ..util.errors import InfeasibleBudget, InputError
 from ..util.units import format_bytes, format_distinct, parse_budget
@@ -30,64 +32,84 @@ def confirmed_plan(network: Network, request: PlanRequest, started_s: float,
                    account: Effort) -> Plan:
     """A solver's answer to the request, with the bytes that the framework takes.
 
-    Where the framework runs a network with variants in another order than predicted, its pool may
-    be a little larger than the budget; then the search is repeated with a little less.
+    The framework may take more than the graph says: it runs networks with variants in another order
+    than predicted, and copies arrays between layouts. What is foreseen of that is left free by the
+    first search, which is repeated with another budget where it was too little or too much.
 
     ``account``: the work that the call has left.
 
-    Raises InfeasibleBudget if no plan was found whose executor stays within the budget.
+    Raises InfeasibleBudget if no plan was found that stays within the budget.
     Raises InputError if the request does not fit the network.
     """
     network = offered(network, request)
-    graph, outside_bytes = network.graph, network.outside_bytes
+    outside_bytes = network.outside_bytes
     total_budget = pool_budget = None
-    most_bytes = 0
+    most_bytes = reserve_bytes = 0
     if request.budget is not None:
         whole_bytes = network.unplanned.total_bytes
         total_budget = parse_budget(request.budget, whole_bytes)
         if total_budget >= whole_bytes:  # nothing changes: count it unplanned
             network = network.as_it_comes()
-            graph = network.graph
+        else:
+            reserve_bytes = network.reserve_bytes
         allowed = network.pool_within(total_budget)
         pool_budget, outside_bytes = allowed.pool_bytes, allowed.outside_bytes
         most_bytes = max(total_budget, allowed.total_bytes)
     options = search_options(network, request, outside_bytes)
     record = record_of(network, request)
-    logger.info("read %d forward ops, unplanned total %s; op times: %s", graph.num_forward,
+    logger.info("read %d forward ops, unplanned total %s; op times: %s", network.graph.num_forward,
                 format_bytes(network.unplanned.total_bytes), network.costs)
     logger.info("searching with method %s for %s", request.method, "the least memory"
                 if pool_budget is None else "a pool of at most %s" % format_bytes(pool_budget))
     smallest: Optional[Plan] = None
-    for _ in range(ATTEMPTS):
+    tried_bytes = None if pool_budget is None else pool_budget - reserve_bytes
+    refusals: Dict[int, InfeasibleBudget] = {}
+    for attempt in range(ATTEMPTS):
         try:
-            answer = _searched(graph, pool_budget, request.method, replace(
+            answer = _searched(network.graph, tried_bytes, request.method, replace(
                 options, account=account, time_limit_s=min(
                     options.time_limit_s, max(account.left_s, 0.01))))
         except InfeasibleBudget as error:
-            if smallest is not None:
+            best = error.best_plan
+            if isinstance(best, Plan) and (attempt or reserve_bytes) \
+                    and request.host_budget_bytes is None:
+                refusals[attempt], answer = error, best  # which may fit the caller's budget
+            elif smallest is not None:
                 break  # the error would name the lowered budget, not the caller's
-            if isinstance(error.best_plan, Plan):
-                error.best_plan = network.as_plan(error.best_plan).changed(
-                    options=record, planning_s=time.perf_counter() - started_s)
-            raise
+            else:
+                if isinstance(best, Plan):
+                    error.best_plan = network.as_plan(best).changed(
+                        options=record, planning_s=time.perf_counter() - started_s)
+                raise
         if not options.recompute:  # what must run again may take more
             _check_overhead(answer, request)
+        if tried_bytes != pool_budget:  # what is proven holds for the budget that was tried
+            answer = answer.with_bound(free_bound(network.graph, request.variants))
         with interrupts.deferred():  # the answer would be lost
             made = confirmed(network, answer, total_budget, record, started_s)
         excess_bytes = 0 if total_budget is None else made.total_bytes - most_bytes
         foreseen = network.is_foreseen and made.pool_bytes == answer.pool_bytes \
             and sum(made.fixed_bytes.values()) <= sum(answer.fixed_bytes.values())
-        if excess_bytes <= 0 or foreseen:
+        if excess_bytes <= 0 or foreseen and attempt not in refusals:
             return made
-        assert pool_budget is not None
+        assert total_budget is not None and pool_budget is not None and tried_bytes is not None
         if smallest is None or made.total_bytes < smallest.total_bytes:
             smallest = made
-        pool_budget = lowered(pool_budget, excess_bytes)
-        if pool_budget <= 0:
+        more_bytes = sum(made.fixed_bytes.values()) - sum(answer.fixed_bytes.values())
+        if attempt not in refusals:
+            tried_bytes = lowered(tried_bytes, excess_bytes)
+            if network.is_foreseen:  # another plan's copies are most likely as large
+                tried_bytes = min(tried_bytes, pool_budget - more_bytes)
+        elif attempt == 0 and more_bytes < reserve_bytes \
+                and refusals[attempt].bound_bytes <= total_budget:
+            tried_bytes = pool_budget - more_bytes
+        else:
             break
     assert smallest is not None and total_budget is not None
+    if 0 in refusals:
+        raise refusal(smallest)
     raise InfeasibleBudget(
-        "no plan was found whose executor takes no more than %s: the smallest takes %s"
+        "no plan was found that takes no more than %s: the smallest takes %s"
         % format_distinct(total_budget, smallest.total_bytes) + network.advice(smallest),
         total_budget, smallest.total_bytes, best_plan=smallest)
 

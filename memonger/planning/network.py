@@ -47,6 +47,11 @@ class Network(Protocol):
         return self.unplanned.outside_bytes
 
     @property
+    def reserve_bytes(self) -> int:
+        """What most plans take beyond what the graph says, though some may not."""
+        return 0
+
+    @property
     def storage(self) -> str:
         """How the memory of a plan is assigned; see :mod:`memonger.memory.storage`."""
         return "live"

@@ -20,8 +20,8 @@ from ..solve.result import refusal
 from ..solve.row import Row
 from ..solve.search.local import first_search_s
 from ..util.errors import InfeasibleBudget, NoPlanInTime
-from ..util.units import KNEE, format_bytes
-from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered
+from ..util.units import KNEE, format_bytes, format_distinct
+from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered, search_options
 from .network import Network
 from .requests import PlanRequest
 from .sweeping import at_knee
@@ -176,8 +176,17 @@ def _refusal(call: Call) -> InfeasibleBudget:
     if refused.bound_bytes > call.bound_bytes and isinstance(refused.best_plan, Plan):
         refused = refusal(refused.best_plan.changed(minimum_total_bytes=call.bound_bytes),
                           failure_notes(call.account.failures))
+    whole_bytes = call.network.unplanned.total_bytes
+    if refused.budget_bytes < whole_bytes < refused.minimum_bytes \
+            and not search_options(call.network, call.request, {}).recompute:
+        return InfeasibleBudget(
+            "no plan was found that takes less than the unplanned network, which takes %s, above "
+            "the budget of %s; ask for at least the first, or for a smaller batch"
+            % format_distinct(whole_bytes, refused.budget_bytes), refused.budget_bytes,
+            whole_bytes, best_plan=refused.best_plan,
+            bound_bytes=min(refused.bound_bytes, whole_bytes))
     refused.args = ("%s. Unplanned, the network takes %s; a smaller batch takes less" % (
-        refused, format_bytes(call.network.unplanned.total_bytes)),)
+        refused, format_bytes(whole_bytes)),)
     return refused
 
 

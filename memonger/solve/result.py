@@ -139,7 +139,7 @@ def _no_choice(best: Plan) -> str:
     """What of a total is the same in every plan, with the two largest categories."""
     size, words = best.graph.format_size, category_names(best.graph)
     same = {name: part for name, part in best.fixed_bytes.items()
-            if part and name not in BY_SCHEDULE}
+            if part and name not in (*BY_SCHEDULE, "layout_copies")}
     if not same:
         return ""
     largest = sorted(same.items(), key=lambda item: (-item[1], item[0]))[:2]

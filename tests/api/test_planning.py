@@ -10,6 +10,7 @@ from report.graphs import plan_of, resnet
 
 from memonger.planning.requests import PlanRequest
 from memonger.planning.searches import plan_network
+from memonger.plans.footprint import Footprint
 from memonger.plans.plan import Plan, Status
 from memonger.solve import register
 from memonger.solve.frontier import sweep_budgets
@@ -106,7 +107,8 @@ def test_a_search_that_tried_fewer_variants_itself_is_not_repeated(search):
 
 
 def test_a_refusal_states_what_is_proven_for_all_variants(search):
-    least = plan_of(resnet((1,), 4, 16), budget_bytes=100, minimum_total_bytes=95)
+    least = plan_of(resnet((1,), 4, 16), budget_bytes=100, minimum_total_bytes=95).changed(
+        planned=Footprint(140, {}))
     with pytest.raises(InfeasibleBudget) as caught:
         search({"exact": refusal(90),
                 "none": InfeasibleBudget("", 100, 140, best_plan=least, bound_bytes=95)},
@@ -140,3 +142,55 @@ def test_what_must_run_again_may_take_more_than_the_overhead():
     plan = plan_network(StatedNetwork(GRAPH), PlanRequest(
         overhead="0.1%", variants="none", recompute=["*"], time_limit=0.3))
     assert plan.overhead > 0.001 and plan.schedule.recomputed()
+
+
+def test_no_refusal_asks_for_more_than_the_unplanned_network_takes(search):
+    above = InfeasibleBudget("", 100, UNPLANNED + 1, bound_bytes=90)
+    with pytest.raises(InfeasibleBudget, match="takes less than the unplanned network") as caught:
+        search({"exact": above})
+    assert caught.value.minimum_bytes == UNPLANNED and caught.value.bound_bytes == 90
+
+
+def test_what_refuses_a_lowered_budget_may_fit_the_callers():
+    """The first plan takes 50 bytes too much; the refusal of the second search has one that fits.
+    """
+    budgets = []
+
+    def answer(graph, budget_bytes, options):
+        budgets.append(budget_bytes)
+        plan = PLAN.changed(status=Status.OPTIMAL, bound=PLAN.overhead)
+        if len(budgets) == 1:
+            return plan
+        plan = plan.changed(planned=Footprint(budget_bytes + 1, {}))
+        raise InfeasibleBudget("no plan fits", budget_bytes, budget_bytes + 1, best_plan=plan)
+
+    register("stated", answer)
+    budget = PLAN.pool_bytes + 10
+    plan = plan_network(StatedNetwork(GRAPH, lambda plan: 50 if plan.pool_bytes == PLAN.pool_bytes
+                                      else 0), replace(REQUEST, budget=budget, method="stated"))
+    assert len(budgets) == 2 and plan.total_bytes == budgets[1] + 1 <= budget
+    assert plan.bound == 0.0 and plan.status is Status.FEASIBLE
+
+
+@pytest.mark.parametrize("taken, answered", [(30, True), (50, True), (70, False)])
+def test_what_is_foreseen_beside_the_graph_is_left_free(taken, answered):
+    """The reserve is in no statement: not in the budget, nor in what is proven."""
+    budgets = []
+
+    def answer(graph, budget_bytes, options):
+        budgets.append(budget_bytes)
+        return PLAN.changed(planned=Footprint(PLAN.pool_bytes, {}), budget_bytes=budget_bytes,
+                            minimum_total_bytes=PLAN.pool_bytes - 20)
+
+    register("stated", answer)
+    network = StatedNetwork(GRAPH, lambda plan: taken, reserve_bytes=60)
+    request = replace(REQUEST, budget=PLAN.pool_bytes + 55, method="stated")
+    if answered:
+        assert plan_network(network, request).total_bytes == PLAN.pool_bytes + taken
+    else:
+        with pytest.raises(InfeasibleBudget) as caught:
+            plan_network(network, request)
+        assert caught.value.budget_bytes == request.budget
+        assert caught.value.minimum_bytes == PLAN.pool_bytes + taken
+        assert caught.value.bound_bytes == PLAN.pool_bytes - 20
+    assert budgets[0] == request.budget - 60

@@ -83,3 +83,47 @@ def test_blocks_have_the_copy_too(mkldnn):
     plan = memonger.gluon.plan(block, SHAPES["data"], (IMAGES,), variants="none",
                                recompute=["relu3"], time_limit=0.5)
     assert plan.fixed_bytes["layout_copies"] == MAP_BYTES
+
+
+class Residual(mx.gluon.HybridBlock):
+    """Layers whose fused variants write in MKLDNN's layouts."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = mx.gluon.nn.Conv2D(32, 3, padding=1)
+        self.norm = mx.gluon.nn.BatchNorm()
+        self.second = mx.gluon.nn.Conv2D(32, 3, padding=1)
+
+    def hybrid_forward(self, F, x):
+        return F.relu(x + self.second(F.relu(self.norm(self.first(x)))))
+
+
+def of_block(**options):
+    nn = mx.gluon.nn
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(32, 3, padding=1, activation="relu"), nn.MaxPool2D(), Residual(), Residual(),
+            nn.GlobalAvgPool2D(), nn.Dense(10))
+    net.initialize()
+    net.hybridize(static_alloc=True)
+    return memonger.gluon.plan(net, (64, 3, 32, 32), time_limit=1.0, **options)
+
+
+def of_symbol(**options):
+    return memonger.plan(plain("relu"), time_limit=1.0, **SHAPES, **options)
+
+
+@pytest.mark.parametrize("planned, variants, share", [
+    (of_block, "exact", "95%"), (of_block, "exact", "80%"), (of_block, "exact", "60%"),
+    (of_block, "none", "80%"), (of_symbol, "exact", "40%"), (of_symbol, "none", "40%"),
+    (of_symbol, "none", "20%")])
+def test_what_a_refusal_calls_possible_is_possible(mkldnn, planned, variants, share):
+    try:
+        planned(budget=share, variants=variants)
+    except memonger.errors.InfeasibleBudget as error:
+        refused = error
+        assert "executor" not in str(error)
+        print(share, variants, error, error.minimum_bytes)
+    else:
+        return
+    plan = planned(budget=refused.minimum_bytes, variants=variants)
+    assert plan.total_bytes <= refused.minimum_bytes <= plan.baseline_total_bytes

@@ -110,7 +110,7 @@ def plan_over_devices(symbol: Any, binding: Binding, costs: Any, request: PlanRe
     name, more = max(excess.items(), key=lambda item: item[1])
     asked, least = format_distinct(limits[name], limits[name] + more)
     raise InfeasibleBudget(
-        "on %s no plan was found whose executor takes no more than %s: the smallest takes %s"
+        "on %s no plan was found that takes no more than %s: the smallest takes %s"
         % (name, asked, least), limits[name], limits[name] + more, best_plan=plan)
 
 

@@ -65,6 +65,12 @@ class BoundNetwork:
         return "best" if model == "arena" and not fits else model
 
     @property
+    def reserve_bytes(self) -> int:
+        """Copies in other layouts that plans in whole buffers have where the unplanned ops do."""
+        return sum(self.runner.copies(self.form.captured, "best").values()) \
+            if self.storage == "best" else 0
+
+    @property
     def record(self) -> Dict[str, Any]:
         """Shapes, types, gradient requests, costs and optimizer, to be saved with a plan."""
         return {**self.runner.binding.record(self.form.captured.arguments), **self.asked}

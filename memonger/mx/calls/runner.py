@@ -100,14 +100,14 @@ class Runner:
     def footprint(self, captured: Captured, symbol: Any, storage: str) -> Footprint:
         """Pool of a form of the network with a plan, and what only its form tells besides."""
         if self.device is None and self.reshape is None:
-            return Footprint(int(captured.pool_bytes), self._copies(captured, storage))
+            return Footprint(int(captured.pool_bytes), self.copies(captured, storage))
         step = self._bound_step(captured, symbol, storage)
         return Footprint(
             int(captured.pool_bytes) if self.reshape is None else step.storage.pool_bytes,
-            self._copies(captured, "best") if self.device is None else
+            self.copies(captured, "best") if self.device is None else
             step.extra_bytes(self.device, self._arrays(captured)))
 
-    def _copies(self, captured: Captured, storage: str) -> Mapping[str, int]:
+    def copies(self, captured: Captured, storage: str) -> Mapping[str, int]:
         """The largest copy in another layout that an op has while it runs.
 
         MKLDNN's operators write in layouts of their own only where their arrays are whole buffers.
