@@ -35,6 +35,9 @@ class StatedNetwork:
     def offering(self, variants: str) -> StatedNetwork:
         return self
 
+    def without_variants(self, numbers) -> StatedNetwork:
+        return self
+
     def as_it_comes(self) -> StatedNetwork:
         return self
 

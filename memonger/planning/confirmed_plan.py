@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional, Tuple
 
 from ..graph.decisions import carried_over
 from ..graph.types import Graph
@@ -120,19 +120,30 @@ def lowered(budget_bytes: int, excess_bytes: int) -> int:
 
 
 def offered(network: Network, request: PlanRequest) -> Network:
-    """The network, named as asked and with the variants that the method may use."""
+    """The network, named as asked and with the variants that method and request allow.
+
+    An op that is to run again stays itself, and one that is to be kept is not fused with others.
+    """
     if request.name:
         network = network.named(request.name)
-    return network if request.method in WITHOUT_VARIANTS else network.offering(request.variants)
-
-
-def search_options(network: Network, request: PlanRequest,
-                   outside_bytes: Mapping[str, int]) -> Options:
-    """The request as a solver takes it: with ids of ops, and how the network runs plans."""
+    if request.method in WITHOUT_VARIANTS:
+        return network
+    network = network.offering(request.variants)
     graph = network.graph
-    max_overhead = share_of(request.overhead)
-    if request.budget is None and request.overhead is None and graph.time_s > 0:
-        max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
+    kept, again = map(frozenset, pinned(network, request))
+    again = frozenset(op for op in again if graph.ops[op].recomputable)
+    refused = [number for number in range(len(graph.variants)) if any(
+        op in again or op in kept and not implementation.runs
+        for op, implementation in graph.implementations_of(number))]
+    return network.without_variants(refused) if refused else network
+
+
+def pinned(network: Network, request: PlanRequest) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    """Ids of the ops that are to be kept, and of those that are to run again.
+
+    Raises InputError if an op is asked to do both.
+    """
+    graph = network.graph
     kept, again = pins(graph, request.keep, "keep"), pins(graph, request.recompute, "recompute")
     kept, again = (tuple(i for i in ops if i not in network.elsewhere) for ops in (kept, again))
     both = [graph.ops[i].name for i in kept if i in set(again)]
@@ -143,6 +154,17 @@ def search_options(network: Network, request: PlanRequest,
             again += (index,)
         elif op.force_mirroring == "False" and not op.is_backward and index not in again:
             kept += (index,)
+    return kept, again
+
+
+def search_options(network: Network, request: PlanRequest,
+                   outside_bytes: Mapping[str, int]) -> Options:
+    """The request as a solver takes it: with ids of ops, and how the network runs plans."""
+    graph = network.graph
+    max_overhead = share_of(request.overhead)
+    if request.budget is None and request.overhead is None and graph.time_s > 0:
+        max_overhead = graph.forward_time_s / graph.time_s  # one extra forward pass
+    kept, again = pinned(network, request)
     return Options(
         time_limit_s=request.time_limit, storage=network.storage, variants=request.variants,
         keep=kept, recompute=again, progress=request.progress,

@@ -84,6 +84,10 @@ class Network(Protocol):
         """The same, its graph offering operator variants: "none", "exact" or "all"."""
         return self
 
+    def without_variants(self, numbers: Collection[int]) -> "Network":
+        """The same, without some of the variants that it offers."""
+        return self
+
     def as_it_comes(self) -> "Network":
         """The same on the framework as it comes, whose steps may take less outside the pool."""
         return self

@@ -10,6 +10,7 @@ import strategies
 from mx.random_symbols import random_symbol
 
 import memonger
+from memonger.graph.in_use import effective_ops
 from memonger.mx.capture.record import read
 from memonger.mx.check.verify import verify
 from memonger.mx.symbol.common_subexpressions import symbol_text
@@ -95,3 +96,31 @@ def test_a_name_is_no_pattern_where_an_op_has_it():
     plan = memonger.plan(mx.sym.MakeLoss(mx.sym.exp(x)), keep=["relu[0]"], time_limit=0.1,
                          data=(2, 4))
     assert "relu[0]" not in run_again(plan)
+
+
+def blocks(mark=None):
+    """Blocks that variants fuse, a mark on the first ``relu``."""
+    x = mx.sym.var("data")
+    for index in range(3):
+        x = mx.sym.Convolution(x, kernel=(3, 3), pad=(1, 1), num_filter=16, name="c%d" % index)
+        x = mx.sym.BatchNorm(x, fix_gamma=False, name="b%d" % index)
+        x = mx.sym.Activation(x, act_type="relu", name="r%d" % index, attr={
+            "force_mirroring": mark} if mark and index == 0 else {})
+    x = mx.sym.Pooling(x, global_pool=True, pool_type="avg", kernel=(1, 1))
+    return mx.sym.MakeLoss(mx.sym.FullyConnected(x, num_hidden=4, name="fc"), name="loss")
+
+
+@pytest.mark.parametrize("mark, asked", [
+    ("True", {}), (None, {"recompute": ["r0"]}), ("False", {}), (None, {"keep": ["r0"]})])
+def test_no_variant_takes_the_place_of_what_the_user_decided(mark, asked):
+    shapes = {"data": (16, 3, 32, 32)}
+    every = memonger.plan(blocks(), budget="70%", time_limit=0.5, shapes=shapes)
+    plan = memonger.plan(blocks(mark), budget="70%", time_limit=0.5, shapes=shapes, **asked)
+    relu = effective_ops(plan.graph, plan.schedule.variants)[plan.graph.op_index["r0"]]
+    assert relu.runs and len(plan.graph.variants) < len(every.graph.variants)
+    if mark == "True" or "recompute" in asked:
+        assert plan.decisions["r0"] == "recompute"
+    else:
+        assert "r0" not in run_again(plan)
+    assert not [note for note in plan.notes if "no effect" in note]
+    assert verify(plan.symbol, blocks(mark), shapes).ok

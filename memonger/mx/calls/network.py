@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Dict, FrozenSet, Mapping, Optional
+from typing import Any, Collection, Dict, FrozenSet, Mapping, Optional
 
 from ...graph.cache import Cache
 from ...graph.schedule import expand
@@ -29,7 +29,8 @@ logger = logging.getLogger("memonger")
 _OF_STOCK = ("never_written", "objects", "layout_copies")
 
 
-#: Graphs that offer variants, by whether they must be exact: the plans of a sweep share them.
+#: Graphs that offer variants, by whether they must be exact, or by the numbers of those that are
+#: left out: the plans of a sweep share them.
 _OFFERING: Cache[Graph] = Cache()
 
 
@@ -106,6 +107,13 @@ class BoundNetwork:
         return replace(graph, variants=tuple(
             variant for variant in graph.variants
             if self.elsewhere.isdisjoint(op for op, _ in variant.choices)))
+
+    def without_variants(self, numbers: Collection[int]) -> BoundNetwork:
+        """The same, without some of the variants that it offers."""
+        graph = self.graph
+        return replace(self, graph=_OFFERING.of(graph, frozenset(numbers), lambda: replace(
+            graph, variants=tuple(variant for number, variant in enumerate(graph.variants)
+                                  if number not in numbers))))
 
     def as_it_comes(self) -> BoundNetwork:
         """The same, taking no more outside the pool than on stock MXNet."""
