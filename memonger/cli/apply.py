@@ -19,7 +19,8 @@ class Apply(Command):
     The planned file has the arguments, aux states and outputs of the original, so checkpoints
     interchange. SYMBOL, where given, must be the network that the plan was made for.
 
-    MXNet reads the planned file wherever memonger is installed.
+    A process that reads the planned file calls memonger.native.load() first: the file may hold
+    operators of memonger's plugin, and without the plugin MXNet ignores the plan's attributes.
 
       memonger apply plan.json net-symbol.json -o planned-symbol.json
       memonger apply --strip planned-symbol.json -o net-symbol.json
@@ -56,5 +57,7 @@ class Apply(Command):
             else:
                 planned = plan.symbol
         write_whole(args.output, to_json(planned))
-        answer(args, {"output": args.output}, "wrote %s" % args.output)
+        hint = "" if args.strip else \
+            "\nbefore MXNet reads it: import memonger; memonger.native.load()"
+        answer(args, {"output": args.output}, "wrote %s%s" % (args.output, hint))
         return EXIT_OK

@@ -141,12 +141,12 @@ def add_output(parser: argparse.ArgumentParser, *names: str, endings: Sequence[s
     parser.add_argument(*names, type=path, metavar=options.pop("metavar", "FILE"), **options)
 
 
-def add_budget(parser: argparse.ArgumentParser, required: bool = False, more: str = "") -> None:
-    """``--budget``; ``more``: what else than a size it may be."""
+def add_budget(parser: argparse.ArgumentParser, required: bool = False,
+               shares: str = "60%% of the unplanned total, ", more: str = "") -> None:
+    """``--budget``; ``shares``, ``more``: what else than a size it may be."""
     parser.add_argument("--budget", type=budget, required=required, metavar="SIZE",
-                        help="largest total: 4GB (10^9), 4GiB (2^30), bytes, 60%% of the unplanned "
-                             "total, auto: what the GPU of --ctx or --device has free, less "
-                             "5 %%" + more)
+                        help="largest total: 4GB (10^9), 4GiB (2^30), bytes, " + shares +
+                             "auto: what the GPU of --ctx or --device has free, less 5 %%" + more)
 
 
 def optimizer(text: str) -> Tuple[str, Dict[str, float]]:

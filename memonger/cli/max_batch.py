@@ -26,7 +26,7 @@ class MaxBatch(Command):
         arguments.add_network(parser, "a *-symbol.json file of MXNet, or PyTorch's model.py:build")
         torch_model.add_arguments(parser)
         arguments.add_place(parser)
-        arguments.add_budget(parser, required=True)
+        arguments.add_budget(parser, required=True, shares="")
         arguments.add_search(parser)
         arguments.add_optimizer(parser)
 

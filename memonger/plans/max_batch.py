@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, Optional, Sequence, Tuple
 
 from ..util.errors import InfeasibleBudget
 from ..util.units import format_bytes
-from .plan import Plan
+from .plan import UNKNOWN_TIME, Plan
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class MaxBatch:
     def __str__(self) -> str:
         if self.reason:
             return "no batch fits: " + self.reason
-        gain = " (%.1f times as many, %+.1f %% time a step)" % (
-            self.planned / self.unplanned, 100 * self.plan.overhead) \
-            if self.plan and self.unplanned else ""
+        gain = " (%.1f times as many, %s)" % (
+            self.planned / self.unplanned, "%+.1f %% time a step" % (100 * self.plan.overhead)
+            if self.plan.time_is_known else UNKNOWN_TIME) if self.plan and self.unplanned else ""
         return "largest batch in %s: %d unplanned, %d planned%s" % (
             format_bytes(self.budget_bytes), self.unplanned, self.planned, gain)
 

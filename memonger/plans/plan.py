@@ -21,6 +21,8 @@ from .record import Record
 T = TypeVar("T")
 #: ``Plan.costs`` where no op has a time and each counts for the same: times are no seconds.
 UNIT_TIMES = "one unit an op"
+#: In place of the extra time of variants that nobody measured.
+UNKNOWN_TIME = "time unknown on this machine"
 #: How ``Plan.costs`` ends where times are another device's, for want of measured ones.
 NOT_OF_THIS_MACHINE = (", as this one is busy", ", as this one is not measured")
 #: Names of the fields of a plan's parts, by part.
@@ -314,9 +316,10 @@ class Plan:
 
     def __repr__(self) -> str:
         size = self.graph.format_size
-        return "<Plan%s: %s, %s of %s, %+.1f %% time>" % (
+        return "<Plan%s: %s, %s of %s, %s>" % (
             " " + self.graph.name if self.graph.name else "", self.status.value,
-            size(self.total_bytes), size(self.baseline_total_bytes), 100 * self.overhead)
+            size(self.total_bytes), size(self.baseline_total_bytes),
+            "%+.1f %% time" % (100 * self.overhead) if self.time_is_known else UNKNOWN_TIME)
 
     def __str__(self) -> str:
         return views().summary(self)

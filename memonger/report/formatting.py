@@ -5,7 +5,7 @@ import os
 from dataclasses import dataclass
 from typing import List, Sequence
 
-from ..plans.plan import UNIT_TIMES, Plan
+from ..plans.plan import UNIT_TIMES, UNKNOWN_TIME, Plan
 from ..util.errors import RenderError
 from ..util.units import format_bytes, format_plain
 
@@ -29,10 +29,6 @@ def format_percent(share: float) -> str:
 def format_extra(share: float) -> str:
     """Write extra time: ``"+13.6 %"``; what rounds to nothing is ``"+0.0 %"``."""
     return "%+.1f %%" % (round(100 * share, 1) + 0.0)
-
-
-#: In place of the extra time of variants that nobody measured.
-UNKNOWN_TIME = "time unknown on this machine"
 
 
 def extra_time(plan: Plan) -> str:

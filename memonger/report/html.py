@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 from ..graph.types import Graph
 from ..plans.categories import category_names
-from ..plans.plan import Plan
+from ..plans.plan import UNKNOWN_TIME, Plan
 from ..util.errors import RenderError
 from ..util.files import write_whole
 from ..util.units import format_bytes
@@ -24,7 +24,6 @@ from .diagram.model import LEGEND, draw
 from .diagram.render import picture
 from .facts import Facts
 from .formatting import (
-    UNKNOWN_TIME,
     Units,
     costs_words,
     extra_time,

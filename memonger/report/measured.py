@@ -5,7 +5,7 @@ from typing import Any, List, Mapping, Optional, Tuple
 
 from ..plans.measurement import Measurement
 from ..plans.plan import Plan
-from ..util.units import format_bytes
+from ..util.units import format_bytes, format_distinct
 from .formatting import counted, format_extra, format_time, is_profile, table
 
 #: Code and MKLDNN take about this much of any process.
@@ -62,8 +62,16 @@ def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
                      "that is above the budget of %s%s" % (
                          budget, "" if is_profile(plan.costs)
                          else ": memonger profile measures what operators take"))
+    elif plan.budget_bytes is not None and holder == "process" \
+            and measured.device.startswith("cpu") and plan.budget_bytes < measured.allocated_bytes \
+            < min(plan.total_bytes + _OF_MXNET_BYTES, _FAR_ABOVE * plan.total_bytes):
+        lines.append(
+            "that is above the budget of %s, where %s were predicted: MXNet's code, some tens of "
+            "megabytes, and what MKLDNN keeps for each convolution are never counted"
+            % format_distinct(plan.budget_bytes, plan.total_bytes))
     step_s = plan.graph.time_s * (1.0 + plan.overhead)
-    if 0.0 < _FAR_ABOVE * step_s < measured.step_s and not plan.graph.own_units:
+    if 0.0 < _FAR_ABOVE * step_s < measured.step_s and plan.time_is_known \
+            and not plan.graph.own_units:
         lines.append("a step takes %.1f times the %s that were predicted: %s" % (
             measured.step_s / step_s, format_time(step_s),
             "profile again, on an idle machine" if is_profile(plan.costs)

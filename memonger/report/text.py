@@ -13,12 +13,11 @@ from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
 from ..plans.categories import category_names
-from ..plans.plan import Plan, Status
+from ..plans.plan import UNKNOWN_TIME, Plan, Status
 from ..plans.verification import Verification
 from ..util.units import format_bytes
 from .facts import Facts
 from .formatting import (
-    UNKNOWN_TIME,
     Units,
     costs_words,
     counted,

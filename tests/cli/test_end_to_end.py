@@ -127,6 +127,20 @@ def test_apply_writes_a_network_that_strip_takes_back(folder, plan_file, tmp_pat
     assert mx.sym.load(planned).list_arguments() == original.list_arguments()
 
 
+def test_apply_tells_what_reads_the_file(plan_file, tmp_path, capsys):
+    planned = str(tmp_path / "planned.json")
+    assert main(["apply", plan_file, "-o", planned]) == 0
+    assert "memonger.native.load()" in capsys.readouterr().out
+    assert main(["apply", "--strip", planned, "-o", planned]) == 0
+    assert "memonger.native.load()" not in capsys.readouterr().out
+
+
+def test_only_calls_that_take_shares_say_so(capsys):
+    for command, shares in (("plan", True), ("max-batch", False)):
+        assert main([command, "--help"]) == 0
+        assert ("60% of the" in " ".join(capsys.readouterr().out.split())) == shares
+
+
 def test_apply_refuses_another_network(plan_file, tmp_path, capsys):
     other = tmp_path / "other-symbol.json"
     mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=4, name="fc").save(str(other))

@@ -13,6 +13,9 @@ from memonger.mx.calls.op_times import estimates
 from memonger.mx.calls.opening import open_network
 from memonger.mx.costs.models import DEVICES, Profile, Roofline, op_signature, roofline
 from memonger.mx.rewrite.variant_graph import UNMEASURED
+from memonger.plans.max_batch import MaxBatch
+from memonger.plans.measurement import Measurement
+from memonger.report.measured import measurement_table
 
 pytestmark = needs_plugin
 SHAPES = {"data": (8, 3, 32, 32)}
@@ -65,6 +68,13 @@ def test_the_words_of_a_plan_of_a_busy_machine(busy):
     used = memonger.plan(network(), budget="85%", keep=["*"], time_limit=1.0, **SHAPES)
     assert used.schedule.variants and not used.time_is_known and used.overhead > 0
     assert str(used).count("time unknown on this machine") == 2
+    assert repr(used).endswith("MiB, time unknown on this machine>")
+    batches = MaxBatch(used.total_bytes, 2, 4, used)
+    assert str(batches).endswith("(2.0 times as many, time unknown on this machine)")
+    assert "predicted step time unknown on this machine" in used.to_graphviz().source
+    late = Measurement(used.total_bytes, 9.0, (9.0,), "cpu(0)")
+    assert "a step takes" not in measurement_table(late, predicted=used)
+    assert "a step takes" in measurement_table(late, predicted=again)
     assert used._repr_html_().count("time unknown on this machine") >= 1
     measured = used.changed(costs="profile: this CPU")
     assert measured.time_is_known and "unknown" not in str(measured)

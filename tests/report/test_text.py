@@ -176,6 +176,16 @@ def test_a_step_that_takes_far_longer_than_predicted_is_told(plan):
     assert "a step takes" not in measurement_table(close, predicted=plan)
 
 
+@pytest.mark.parametrize("taken_mb, told", [(400, False), (420, True), (700, False)])
+def test_a_process_that_takes_a_little_more_than_the_budget_is_told(plan, taken_mb, told):
+    plan = plan.changed(budget_bytes=400 * 10**6, planned=replace(
+        plan.planned, pool_bytes=390 * 10**6, outside_bytes={}))
+    found = measurement_table(Measurement(taken_mb * 10**6, 0.01, (0.01,), "cpu(0)"),
+                              predicted=plan)
+    assert ("that is above the budget of 381 MiB, where 372 MiB were predicted: MXNet's code"
+            in found) == told
+
+
 def test_an_allocator_that_takes_more_than_the_budget_is_told(plan):
     live = plan.changed(graph=replace(plan.graph, pools="units"), budget_bytes=plan.total_bytes,
                         costs="roofline: this CPU")

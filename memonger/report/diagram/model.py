@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...graph.schedule import Step
-from ...plans.plan import Plan
+from ...plans.plan import UNKNOWN_TIME, Plan
 from ..facts import Facts, OpFacts
 from ..formatting import Units, counted, format_extra, short_kind
 from .repeated_blocks import Repeat, find_repeats, name_pattern
@@ -381,6 +381,7 @@ def _block_name(names: List[str]) -> str:
 
 def _title(plan: Plan) -> str:
     units = Units.of(plan)
-    return "%s%s to %s, predicted step time %s" % (
+    return "%s%s to %s, predicted step %s" % (
         plan.graph.name and plan.graph.name + ": ", units.size(plan.baseline_total_bytes),
-        units.size(plan.total_bytes), format_extra(plan.overhead))
+        units.size(plan.total_bytes),
+        "time " + format_extra(plan.overhead) if plan.time_is_known else UNKNOWN_TIME)
