@@ -20,6 +20,7 @@ from .search import local
 from .search.local import LEAST_RUNS, LEAST_WORK, work_for
 from .search.native import NativeSearch
 from .search.starts import baseline_schedules
+from .search.walks import Walks
 
 #: Up to this many values the bound on the smallest peak gets a 0/1 program.
 _PEAK_GROUPS = 6000
@@ -128,9 +129,10 @@ def _smaller_baseline(plan: Plan, budget_bytes: Optional[int], options: Options,
     time_s = plan.graph.time_s
     # Without times every schedule is within any overhead.
     most_extra_s = most * time_s if time_s > 0 else float("inf")
-    best = plan
+    best, walks = plan, Walks(plan.graph, options)
     try:
         for schedule in _other_schedules(plan, budget_bytes, options, more, most_extra_s):
+            schedule = walks.as_asked(schedule)
             if schedule.time_s(plan.graph) - time_s <= most_extra_s \
                     and keeps_host(plan.graph, schedule, options.host_budget_bytes):
                 candidate = build_plan(plan.graph, schedule, plan.method, options, budget_bytes)
