@@ -177,7 +177,9 @@ def _refusal(call: Call) -> InfeasibleBudget:
         refused = refusal(refused.best_plan.changed(minimum_total_bytes=call.bound_bytes),
                           failure_notes(call.account.failures))
     whole_bytes = call.network.unplanned.total_bytes
-    if refused.budget_bytes < whole_bytes < refused.minimum_bytes \
+    # Of code without shared buffers a trial tells what it takes unplanned.
+    if call.network.graph.shares_buffers \
+            and refused.budget_bytes < whole_bytes < refused.minimum_bytes \
             and not search_options(call.network, call.request, {}).recompute:
         return InfeasibleBudget(
             "no plan was found that takes less than the unplanned network, which takes %s, above "

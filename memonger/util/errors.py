@@ -87,11 +87,11 @@ class InfeasibleBudget(BudgetError):
     budget_bytes : int
         The budget on the total.
     minimum_bytes : int
-        The smallest total for which a plan is known.
+        The smallest total for which a plan is known, or the unplanned network's where that is less.
     pinned : tuple of (str, int)
         Tensors alive at the peak of that smallest plan, with their bytes, largest first.
     best_plan : memonger.Plan or None
-        The plan with the smallest total.
+        The plan with the smallest total that was found.
     bound_bytes : int
         No plan of the class takes less in total; 0 where nothing was proven. A budget below it is
         impossible, one above it only was not reached.
