@@ -53,6 +53,16 @@ def normalized():
                            for _ in range(8)])
 
 
+def layers_with_dropout():
+    """Backward makes masks of dropout again, of random numbers that take four times as much."""
+    layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.1, batch_first=True)
+    return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+
+
+def words():
+    return torch.randn(4, 64, 64),
+
+
 def rows():
     return torch.randn(512, 64),
 
@@ -138,6 +148,7 @@ def check(module, inputs, read_code, most):
 
 @pytest.mark.parametrize("net,inputs,most", [
     (Attention, sentences, 1.02), (*HELD_OUT["gated"], 1.02), (normalized, rows, 1.02),
+    (layers_with_dropout, words, 1.02),
     # Behind a flattened or pooled layer a gradient is copied to channels last, which plans do not
     # count: it is small but in such small networks.
     (Convolutions, images, 1.06), (*HELD_OUT["siamese"], 1.06)])

@@ -359,6 +359,16 @@ def is_pointwise(node: fx.Node) -> bool:
     return torch.Tag.pointwise in getattr(node.target, "tags", ()) or is_random(node)
 
 
+def written(node: fx.Node) -> fx.Node:
+    """The node's value as one that Inductor writes, however many kernels read it."""
+    from torch._inductor import inductor_prims
+    with node.graph.inserting_after(node):
+        made = node.graph.call_function(inductor_prims.force_stride_order, (
+            node, list(node.meta["val"].stride())))
+    made.meta = dict(node.meta)
+    return made
+
+
 def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:
     """Multiplications and additions of matrix products and convolutions, as a number or, with
     dynamic shapes, a symbol; 0 for other nodes.

@@ -33,7 +33,7 @@ def split(captured: Captured, schedule: Schedule,
 
     ``fused``: for Inductor, which runs operators in the memory of inputs that get new values.
     """
-    forward, backward = _Writer(captured, schedule).write()
+    forward, backward = _Writer(captured, schedule, fused).write()
     if fused:
         with_copies(forward, captured.num_forward_outputs)
     return forward, backward
@@ -144,8 +144,8 @@ def usual_schedule(captured: Captured, fused: bool) -> Schedule:
 class _Writer:
     """Writes one schedule as a new joint graph, and cuts that in two."""
 
-    def __init__(self, captured: Captured, schedule: Schedule):
-        self.captured, self.schedule = captured, schedule
+    def __init__(self, captured: Captured, schedule: Schedule, fused: bool):
+        self.captured, self.schedule, self.fused = captured, schedule, fused
         self.graph = graph_in_use(captured.graph, schedule)
         self.new = fx.Graph()
         self.inputs: Dict[fx.Node, fx.Node] = {}
@@ -209,9 +209,20 @@ class _Writer:
         if again:
             run_again(made)
         made.meta = {**made.meta, _VALUE: node.name}
-        private_scheduler.mark_step(made, index)
         private_joint.place(made, in_backward)
+        if again and self.fused and self._stays_in_place(node):
+            made = private_ops.written(made)
+            private_joint.place(made, in_backward)
+        private_scheduler.mark_step(made, index)
         self.of_step.append(made)
+
+    def _stays_in_place(self, node: fx.Node) -> bool:
+        """Whether Inductor may be told to write a value, which it would else make of others, that
+        then live, in each kernel that reads it. Beside convolutions it chooses the layout.
+        """
+        value = node.meta["val"]
+        return private_ops.is_pointwise(node) and not (self.arranged and value.dim() > 3) and all(
+            isinstance(stride, int) for stride in value.stride())
 
     def _move(self, op: Op, index: int, in_backward: bool) -> None:
         """An op that moves a value to the host or back, or hands it on."""
