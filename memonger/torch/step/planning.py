@@ -36,8 +36,7 @@ _WORTH_ANOTHER_FORM = 0.03
 #: By how much of a step a plan of another form must be faster.
 _CLEARLY = 0.01
 #: What a refusal says of the least plan under Inductor, whose code has not run.
-_PREDICTED = \
-    ". That total is predicted: the code of so deep a plan may take up to half as much again"
+_PREDICTED = ". That total is predicted: the code of so deep a plan may take a fifth more"
 #: Ops of a step that is searched among moves only from a plan without them.
 _LARGE_OPS = 8000
 
