@@ -200,8 +200,14 @@ def _options(args: argparse.Namespace) -> Dict[str, Any]:
     optimizer, parameters = args.optimizer
     return {"mode": args.mode or "inductor", "costs": args.costs, "variants": args.variants,
             "time_limit": args.time_limit, "optimizer": optimizer, "optimizer_params": parameters,
-            "name": os.path.splitext(os.path.basename(args.network.partition(":")[0]))[0],
+            "name": _name(args.network),
             "method": args.method, "keep": args.keep, "recompute": args.recompute}
+
+
+def _name(text: str) -> str:
+    """The function's name, or the file's where that says more."""
+    path, function = _in_words(text)
+    return function if function != "build" else os.path.splitext(os.path.basename(path))[0]
 
 
 def sweep(args: argparse.Namespace) -> List[Plan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import Any, Dict, List
 
 from ..plans.plan import Plan
-from .facts import Facts
+from .facts import Facts, OpFacts
 from .formatting import Units, table
 
 
@@ -16,11 +16,18 @@ def op_table(plan: Plan) -> str:
     """
     units = Units.of(plan)
     rows: List[List[str]] = [["op", "decision", "makes", "held for backward", "time", ""]]
-    rows += [[fact.name, fact.decision, units.size(fact.size_bytes),
+    rows += [[fact.name, _decision(fact), units.size(fact.size_bytes),
               units.size(fact.held_bytes) if fact.held_bytes else "",
               units.time(fact.time_s) if fact.time_s else "", fact.why]
              for fact in Facts(plan).ops]
     return table(rows, "<<>>><")
+
+
+def _decision(fact: OpFacts) -> str:
+    """Its decision, or what else became of an op that nothing had to be decided for."""
+    if fact.group == "absorbed":
+        return "absorbed"
+    return fact.decision if fact.again or fact.held_bytes or fact.decision != "keep" else ""
 
 
 def op_rows(plan: Plan) -> List[Dict[str, Any]]:

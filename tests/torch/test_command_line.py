@@ -76,6 +76,13 @@ def test_a_plan_made_in_python_names_the_calls_that_run_it(tmp_path, monkeypatch
     assert "memonger.torch.verify(compiled, module, inputs)" in capsys.readouterr().err
 
 
+def test_functions_of_one_file_have_names_of_their_own(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nets.py").write_text(MODEL.replace("build", "narrow"))
+    assert main(["plan", "nets.py:narrow", "--input", "8,32", "--mode", "eager"]) == 0
+    assert capsys.readouterr().out.startswith("narrow   ")
+
+
 def test_values_go_to_the_host(model, capsys):
     asked = ["--budget", "70%", "--costs", "reference", "--host", "1GB", "--link", "25TB/s"]
     assert main(["plan", *model, *asked, "-o", "plan.json"]) == 0
