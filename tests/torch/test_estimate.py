@@ -204,7 +204,7 @@ def test_a_step_of_the_optimizer_may_be_the_moment():
     assert estimate.moment == "the optimizer's step"
     optimizer = torch.optim.Adam(module.parameters())
     for _ in range(2):
-        mt.measure(module, torch.randn(2, 200), 1)
+        module(torch.randn(2, 200)).sum().backward()
         optimizer.step()
     whole = estimate.fixed_bytes["parameters"] + estimate.fixed_bytes["optimizer"] + sum(
         m.gradient_bytes for m in estimate.modules)
