@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch_nets import same, trained
 
 import memonger.torch as mt
 from memonger.torch.calls.tracing import traced
+from memonger.torch.pytorch import private_ops
 from memonger.torch.step.request import Request
 
 
@@ -66,3 +68,25 @@ def test_dropout_that_drops_nothing_stays_as_it_is():
     graph = traced(Dropping().eval(), (torch.randn(64, 32),), Request(
         mode="eager", unplanned=True)).captured.graph
     assert not any(op.kind.startswith("memonger") for op in graph.ops)
+
+
+def test_masks_stay_where_another_kernel_would_draw_other_numbers(monkeypatch):
+    module, x = Dropping(), torch.randn(64, 32)
+
+    def again():
+        plan = mt.plan(module, (x,), recompute=("*",))
+        return {plan.graph.ops[op].kind for op in plan.schedule.recomputed()}
+    assert "aten.gt.Scalar" in again()
+    monkeypatch.setattr(private_ops, "is_drawn_by_kernel", private_ops.is_random)
+    kinds = again()
+    assert kinds and "aten.gt.Scalar" not in kinds
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_two_versions_draw_by_the_kernel_on_a_gpu(device):
+    drawn = SimpleNamespace(
+        target=SimpleNamespace(overloadpacket="prims.inductor_random"),
+        meta={"val": SimpleNamespace(device=torch.device(device))})
+    version = tuple(map(int, torch.__version__.split(".")[:2]))
+    assert private_ops.is_drawn_by_kernel(drawn) == (
+        device == "cuda" and (2, 13) <= version < (2, 15))

@@ -280,6 +280,8 @@ class _Reader:
             reason = reason or "reads an input that the step writes into"
         if self.fused and reduces(node):
             reason = reason or "another kernel would sum in another order"
+        if self.fused and any(map(private_ops.is_drawn_by_kernel, [node, *parts])):
+            reason = reason or "another kernel would draw other random numbers"
         self._made_once(node)
         self._add(node, parts, Op.of(
             label, str(node.target), tuple(reads), (*made, *extra), late,

@@ -292,6 +292,20 @@ def is_random(node: fx.Node) -> bool:
     return str(getattr(node.target, "overloadpacket", "")) == "prims.inductor_random"
 
 
+def is_drawn_by_kernel(node: fx.Node) -> bool:
+    """Whether kernels of different forms draw different numbers for the node from one seed.
+
+    On a GPU PyTorch 2.13 and 2.14 draw four at once in kernels of one dimension, and one in others
+    (its issue 198333).
+    """
+    if not is_random(node) or node.meta["val"].device.type != "cuda":
+        return False
+    from torch._inductor import config
+    from torch._inductor.codegen.triton import TritonOverrides
+    return hasattr(TritonOverrides, "_can_use_4x_random") and \
+        getattr(config, "use_rand4x", True) and not config.align_random_eager
+
+
 def is_fusible(node: fx.Node) -> bool:
     """Whether Inductor makes the node part of a neighbour's kernel."""
     if not _FUSIBLE:
