@@ -183,7 +183,7 @@ def _refusal(call: Call) -> InfeasibleBudget:
             and not search_options(call.network, call.request, {}).recompute:
         return InfeasibleBudget(
             "no plan was found that takes less than the unplanned network, which takes %s, above "
-            "the budget of %s; ask for at least the first, or for a smaller batch"
+            "the budget of %s; ask for as much as that takes, or for a smaller batch"
             % format_distinct(whole_bytes, refused.budget_bytes), refused.budget_bytes,
             whole_bytes, best_plan=refused.best_plan,
             bound_bytes=min(refused.bound_bytes, whole_bytes))
