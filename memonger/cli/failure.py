@@ -74,12 +74,13 @@ def _details(error: Exception, args: argparse.Namespace) -> List[str]:
     if not isinstance(error, InfeasibleBudget):
         return []
     lines = []
-    size = error.best_plan.graph.format_size if isinstance(error.best_plan, Plan) else format_bytes
+    graph = error.best_plan.graph if isinstance(error.best_plan, Plan) else None
+    size = format_bytes if graph is None else graph.format_size
     if error.pinned and error.pinned[0][0] not in str(error):
         lines.append("  pinned at the peak: " + listed(
             ["%s %s" % (name, size(part)) for name, part in error.pinned], _PINNED_SHOWN))
     budget = "--budget %d" % error.minimum_bytes
-    if "iB" in size(error.minimum_bytes):  # a graph in units of its own has no such words
+    if graph is None or not graph.own_units:
         budget += " (%s)" % size(error.minimum_bytes)
     if not hasattr(args, "budget"):  # verify and measure have the plan's
         return [*lines, "  try: plan again with " + budget]

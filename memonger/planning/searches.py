@@ -21,7 +21,7 @@ from ..solve.row import Row
 from ..solve.search.local import first_search_s
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import KNEE, format_bytes, format_distinct
-from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered, search_options
+from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered, pinned
 from .network import Network
 from .requests import PlanRequest
 from .sweeping import at_knee
@@ -180,7 +180,7 @@ def _refusal(call: Call) -> InfeasibleBudget:
     # Of code without shared buffers a trial tells what it takes unplanned.
     if call.network.graph.shares_buffers \
             and refused.budget_bytes < whole_bytes < refused.minimum_bytes \
-            and not search_options(call.network, call.request, {}).recompute:
+            and not pinned(call.network, call.request)[1]:
         return InfeasibleBudget(
             "no plan was found that takes less than the unplanned network, which takes %s, above "
             "the budget of %s; ask for as much as that takes, or for a smaller batch"

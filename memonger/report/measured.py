@@ -28,8 +28,9 @@ def measurement_table(measured: Measurement, original: Optional[Measurement] = N
     holder : str
         Whose bytes were counted: "process", where steps ran in turn, or "allocator".
     """
-    column = {"allocator": "total"}.get(holder, holder)
-    rows: List[List[str]] = [["measured", column, "median step", "", "from", "to"]]
+    in_turn = holder == "process"
+    rows: List[List[str]] = [["measured", holder if in_turn else "total", "median step", "",
+                              "from", "to"]]
     if original is None:
         rows.append(_row("", measured, ""))
     else:
@@ -38,8 +39,8 @@ def measurement_table(measured: Measurement, original: Optional[Measurement] = N
                          "(%s)" % format_extra(measured.step_s / original.step_s - 1.0)))
     lines = [table(rows, "<>><>>"), "on %s; %s%s%s" % (
         measured.device, counted(len(measured.steps_s), "step"),
-        "" if original is None else " of each, in turn" if holder == "process" else " of each",
-        "" if holder == "process" else "; the total is the most that the allocator handed out")]
+        "" if original is None else " of each, in turn" if in_turn else " of each",
+        "" if in_turn else "; the total is the most that the allocator handed out")]
     if predicted is not None:
         lines += _far_off(measured, original, predicted, holder)
     return "\n".join(lines)

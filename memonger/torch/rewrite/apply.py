@@ -212,7 +212,6 @@ class _Writer:
         private_joint.place(made, in_backward)
         if again and self.fused and self._stays_in_place(node):
             made = private_ops.written(made)
-            private_joint.place(made, in_backward)
         private_scheduler.mark_step(made, index)
         self.of_step.append(made)
 
