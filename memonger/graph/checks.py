@@ -1,9 +1,10 @@
-"""What :meth:`memonger.graph.types.Graph.check` asks of single ops and tensors."""
+"""What :meth:`memonger.graph.types.Graph.check` asks of single ops, variants and tensors."""
 from __future__ import annotations
 
+import math
 from typing import AbstractSet, Sequence
 
-from .records import Implementation, Inplace, Op, Tensor
+from .records import DTYPES, SPACES, Implementation, Inplace, Op, Tensor, Variant
 
 #: No tensor has as many bytes, nor all of them together: sums stay exact.
 MAX_SIZE_BYTES = 2 ** 60
@@ -11,7 +12,69 @@ MAX_SIZE_BYTES = 2 ** 60
 MAX_TIME_S = 2.0 ** 60
 
 
-def check_handed_on(ops: Sequence[Op], tensors: Sequence[Tensor], index: int) -> None:
+def check_op(ops: Sequence[Op], tensors: Sequence[Tensor], index: int, made: AbstractSet[int],
+             host_tensors: AbstractSet[int]) -> None:
+    """Raise ValueError where an op reads or names what cannot be.
+
+    ``made``: ids of the tensors that some op makes.
+    """
+    op = ops[index]
+    for number in op.inputs:
+        if not 0 <= number < len(tensors):
+            raise ValueError("op %r reads tensor %d, which does not exist" % (op.name, number))
+        tensor = tensors[number]
+        if tensor.producer >= 0 and number not in made:
+            raise ValueError("op %r reads %r, which nothing makes" % (op.name, tensor.name))
+        if tensor.producer >= index:
+            raise ValueError("op %r reads %r before it is made" % (op.name, tensor.name))
+    for number in op.outputs:
+        if tensors[number].producer != index:
+            raise ValueError("tensor %r names another producer than %r"
+                             % (tensors[number].name, op.name))
+    every_op, every_tensor = range(len(ops)), range(len(tensors))
+    if not all(other in every_op for other in op.control_deps) or not (
+            op.forward_op == -1 or op.forward_op in every_op) or op.device < 0:
+        raise ValueError("op %r names an op or device that does not exist" % op.name)
+    if op.runs and not all(output in range(len(op.outputs)) for output in op.kept_outputs):
+        raise ValueError("op %r keeps an output that it does not have" % op.name)
+    if op.hands_on != -1:
+        _check_handed_on(ops, tensors, index)
+    for own in op.implementations:
+        if not all(number in every_tensor for number in own.inputs + own.outputs):
+            raise ValueError("an implementation of op %r names a tensor that does not exist"
+                             % op.name)
+        _check_run(op.name, own)
+        if host_tensors:
+            _check_host(op, own, host_tensors)
+
+
+def check_variant(ops: Sequence[Op], variant: Variant) -> None:
+    """Raise ValueError where a variant chooses an op or implementation that is not there."""
+    every_op = range(len(ops))
+    if variant.op not in every_op or not all(
+            index in every_op and number in range(len(ops[index].implementations))
+            for index, number in variant.choices):
+        raise ValueError("variant %r names what does not exist" % variant.name)
+
+
+def check_tensor(ops: Sequence[Op], tensors: Sequence[Tensor], number: int) -> None:
+    """Raise ValueError where a tensor has a size, a place or an owner that cannot be."""
+    tensor = tensors[number]
+    if not 0 <= tensor.size_bytes < MAX_SIZE_BYTES or min(tensor.shape, default=0) < 0 \
+            or math.prod(tensor.shape) >= MAX_SIZE_BYTES:
+        raise ValueError("tensor %r cannot have %r bytes" % (tensor.name, tensor.size_bytes))
+    if tensor.producer != -1 and tensor.producer not in range(len(ops)):
+        raise ValueError("no op makes tensor %r" % tensor.name)
+    if tensor.space not in SPACES:
+        raise ValueError("tensor %r lies in the unknown space %r; one of %s"
+                         % (tensor.name, tensor.space, ", ".join(SPACES)))
+    if tensor.dtype not in DTYPES:
+        raise ValueError("tensor %r has the unknown dtype %r" % (tensor.name, tensor.dtype))
+    if tensor.storage_of != -1:
+        _check_view(ops, tensors, number)
+
+
+def _check_handed_on(ops: Sequence[Op], tensors: Sequence[Tensor], index: int) -> None:
     """Raise ValueError where an op cannot hand on the value of a tensor."""
     op = ops[index]
     handed = tensors[op.hands_on] if 0 <= op.hands_on < len(tensors) else None
@@ -24,7 +87,7 @@ def check_handed_on(ops: Sequence[Op], tensors: Sequence[Tensor], index: int) ->
                          "of an op" % op.name)
 
 
-def check_host(op: Op, own: Implementation, host_tensors: AbstractSet[int]) -> None:
+def _check_host(op: Op, own: Implementation, host_tensors: AbstractSet[int]) -> None:
     """Raise ValueError where a value on the host is made twice, or shares memory."""
     if op.recomputable and not op.is_backward and not host_tensors.isdisjoint(own.outputs):
         raise ValueError("op %r makes a value on the host and may run again; say why it must "
@@ -34,7 +97,7 @@ def check_host(op: Op, own: Implementation, host_tensors: AbstractSet[int]) -> N
         raise ValueError("op %r cannot take memory of the host in place" % op.name)
 
 
-def check_view(ops: Sequence[Op], tensors: Sequence[Tensor], number: int) -> None:
+def _check_view(ops: Sequence[Op], tensors: Sequence[Tensor], number: int) -> None:
     """Raise ValueError where a view does not lie in another tensor's memory."""
     view = tensors[number]
     owner = tensors[view.storage_of] if 0 <= view.storage_of < len(tensors) else view
@@ -51,7 +114,7 @@ def check_view(ops: Sequence[Op], tensors: Sequence[Tensor], number: int) -> Non
                          % (view.name, owner.name))
 
 
-def check_run(name: str, run: Implementation) -> None:
+def _check_run(name: str, run: Implementation) -> None:
     """Raise ValueError where a position is that of no input or output, or a cost is negative."""
     inputs, outputs = range(len(run.inputs)), range(len(run.outputs))
     if not all(option.input in inputs and option.output in outputs for option in run.inplace) or \

@@ -11,25 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Dict, FrozenSet, Hashable, List, Mapping, Sequence, Tuple
 
 from ..util.type_checks import check_types
 from ..util.units import format_bytes, format_plain
-from .checks import (
-    MAX_SIZE_BYTES,
-    MAX_TIME_S,
-    check_handed_on,
-    check_host,
-    check_run,
-    check_view,
-)
+from .checks import MAX_SIZE_BYTES, MAX_TIME_S, check_op, check_tensor, check_variant
 from .clock import COMPUTE
 from .older_files import SCHEMA, upgraded
 from .phases import Phase, phases_of
-from .records import DTYPES, SPACES, Implementation, Inplace, Op, Tensor, Variant
+from .records import DTYPES, Implementation, Inplace, Op, Tensor, Variant
 from .streams import check_streams, unplanned_times
 
 __all__ = ["DTYPES", "MAX_SIZE_BYTES", "MAX_TIME_S", "Graph", "Implementation", "Inplace", "Op",
@@ -248,57 +240,14 @@ class Graph:
         if not all(t in every_tensor for t in self.outputs + self.held_for_gradients):
             raise ValueError("an output is a tensor that does not exist")
         made = {tensor for op in self.ops for tensor in op.outputs}
-        for index, op in enumerate(self.ops):
-            for tensor in op.inputs:
-                if not 0 <= tensor < len(self.tensors):
-                    raise ValueError("op %r reads tensor %d, which does not exist"
-                                     % (op.name, tensor))
-                if self.tensors[tensor].producer >= 0 and tensor not in made:
-                    raise ValueError("op %r reads %r, which nothing makes"
-                                     % (op.name, self.tensors[tensor].name))
-                if self.tensors[tensor].producer >= index:
-                    raise ValueError("op %r reads %r before it is made"
-                                     % (op.name, self.tensors[tensor].name))
-            for tensor in op.outputs:
-                if self.tensors[tensor].producer != index:
-                    raise ValueError("tensor %r names another producer than %r"
-                                     % (self.tensors[tensor].name, op.name))
-            if not all(other in every_op for other in op.control_deps) or not (
-                    op.forward_op == -1 or op.forward_op in every_op) or op.device < 0:
-                raise ValueError("op %r names an op or device that does not exist" % op.name)
-            if op.runs and not all(output in range(len(op.outputs))
-                                       for output in op.kept_outputs):
-                raise ValueError("op %r keeps an output that it does not have" % op.name)
-            if op.hands_on != -1:
-                check_handed_on(self.ops, self.tensors, index)
-            for own in op.implementations:
-                if not all(tensor in every_tensor for tensor in own.inputs + own.outputs):
-                    raise ValueError("an implementation of op %r names a tensor that does not "
-                                     "exist" % op.name)
-                check_run(op.name, own)
-                if self.host_tensors:
-                    check_host(op, own, self.host_tensors)
+        for index in every_op:
+            check_op(self.ops, self.tensors, index, made, self.host_tensors)
         if len(self.handed_on) != sum(op.hands_on != -1 for op in self.ops):
             raise ValueError("two ops hand on the value of the same tensor")
         for variant in self.variants:
-            if variant.op not in every_op or not all(
-                    index in every_op and number in range(len(self.ops[index].implementations))
-                    for index, number in variant.choices):
-                raise ValueError("variant %r names what does not exist" % variant.name)
-        for number, record in enumerate(self.tensors):
-            if not 0 <= record.size_bytes < MAX_SIZE_BYTES or min(record.shape, default=0) < 0 \
-                    or math.prod(record.shape) >= MAX_SIZE_BYTES:
-                raise ValueError("tensor %r cannot have %r bytes" % (
-                    record.name, record.size_bytes))
-            if record.producer != -1 and record.producer not in every_op:
-                raise ValueError("no op makes tensor %r" % record.name)
-            if record.space not in SPACES:
-                raise ValueError("tensor %r lies in the unknown space %r; one of %s"
-                                 % (record.name, record.space, ", ".join(SPACES)))
-            if record.dtype not in DTYPES:
-                raise ValueError("tensor %r has the unknown dtype %r" % (record.name, record.dtype))
-            if record.storage_of != -1:
-                check_view(self.ops, self.tensors, number)
+            check_variant(self.ops, variant)
+        for number in every_tensor:
+            check_tensor(self.ops, self.tensors, number)
         if sum(record.size_bytes for record in self.tensors) >= MAX_SIZE_BYTES:
             raise ValueError("all tensors together cannot have 2^60 bytes and more")
         check_streams(self.ops, self.tensors, self.variants, self.outputs)

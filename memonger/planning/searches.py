@@ -21,9 +21,10 @@ from ..solve.row import Row
 from ..solve.search.local import first_search_s
 from ..util.errors import InfeasibleBudget, NoPlanInTime
 from ..util.units import KNEE, format_bytes, format_distinct
-from .confirmed_plan import WITHOUT_VARIANTS, confirmed_plan, offered, pinned
+from .confirmed_plan import confirmed_plan
 from .network import Network
 from .requests import PlanRequest
+from .search_options import WITHOUT_VARIANTS, offered, pinned
 from .sweeping import at_knee
 
 #: What a call takes at most, as a multiple of its time limit.

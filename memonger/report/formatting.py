@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import List, Sequence
+from typing import List, Optional, Sequence
 
 from ..plans.plan import UNIT_TIMES, UNKNOWN_TIME, Plan
 from ..util.errors import RenderError
@@ -31,9 +31,10 @@ def format_extra(share: float) -> str:
     return "%+.1f %%" % (round(100 * share, 1) + 0.0)
 
 
-def extra_time(plan: Plan) -> str:
-    """The extra time of a step with the plan, where it is known."""
-    return format_extra(plan.overhead) if plan.time_is_known else UNKNOWN_TIME
+def extra_time(plan: Plan, share: Optional[float] = None) -> str:
+    """The extra time of a step with the plan, or ``share`` as a part of it, where it is known."""
+    return format_extra(plan.overhead if share is None else share) if plan.time_is_known \
+        else UNKNOWN_TIME
 
 
 def was_tried(plan: Plan) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Sequence, Tuple
 
 from ..graph.types import Graph
 from ..plans.categories import category_names
-from ..plans.plan import UNKNOWN_TIME, Plan
+from ..plans.plan import Plan
 from ..util.errors import RenderError
 from ..util.files import write_whole
 from ..util.units import format_bytes
@@ -103,8 +103,7 @@ def _cards(facts: Facts) -> str:
                              ", predicted" * bool(measured_time)), measured_time),
              ("recomputed", "%d of %d ops" % (sum(f.again > 0 for f in facts.ops),
                                               len(plan.decisions)),
-              "%s of a step%s" % (format_extra(again), "; variants " + (
-                  format_extra(variants) if plan.time_is_known else UNKNOWN_TIME)
+              "%s of a step%s" % (format_extra(again), "; variants " + extra_time(plan, variants)
                                   if plan.schedule.variants else ""), ""),
              ("status", plan.status.value, plan.status.advice, "")]
     return _with_units("".join('<div class="card"><h3>%s</h3><b>%s</b><span>%s</span>%s</div>' % (
@@ -195,7 +194,7 @@ def _facts(plan: Plan) -> str:
              for name, size in sorted(plan.fixed_bytes.items()) if size]
     rows += [("method", plan.method), ("op times", costs_words(plan.costs)),
              ("graph", plan.graph.fingerprint)]
-    if plan.budget_bytes is not None and plan.bound:
+    if plan.budget_bytes is not None and plan.bound and plan.time_is_known:
         rows.append(("least extra time at this budget", format_extra(plan.bound)))
     if plan.minimum_total_bytes is not None:
         rows.append(("least total", units.size(plan.minimum_total_bytes)))

@@ -13,7 +13,7 @@ from ..graph.schedule import Schedule, expand
 from ..graph.types import Graph
 from ..memory.storage import plan_storage
 from ..plans.categories import category_names
-from ..plans.plan import UNKNOWN_TIME, Plan, Status
+from ..plans.plan import Plan, Status
 from ..plans.verification import Verification
 from ..util.units import format_bytes
 from .facts import Facts
@@ -162,7 +162,8 @@ def _saved(facts: Facts) -> List[str]:
 def _search_lines(facts: Facts) -> List[str]:
     plan, units = facts.plan, Units.of(facts.plan)
     advice = plan.status.advice
-    if plan.status in (Status.FEASIBLE, Status.TIME_LIMIT) and plan.bound > 0:
+    if plan.status in (Status.FEASIBLE, Status.TIME_LIMIT) and plan.bound > 0 \
+            and plan.time_is_known:
         gap = max(0.0, plan.overhead - plan.bound)
         advice = "no plan at this budget is %s of a step cheaper" % (
             "more than " + format_percent(gap) if gap >= 0.0005 else "even 0.05 %")
@@ -173,7 +174,8 @@ def _search_lines(facts: Facts) -> List[str]:
         first += ", found in %s" % format_time(plan.planning_s)
     lines = [first]
     proof: List[str] = []
-    if plan.budget_bytes is not None and (plan.bound > 0 or plan.status.value == "optimal"):
+    if plan.budget_bytes is not None and plan.time_is_known \
+            and (plan.bound > 0 or plan.status is Status.OPTIMAL):
         proof.append("every plan at this budget costs at least %s (gap %s)"
                      % (format_extra(plan.bound),
                         format_percent(max(0.0, plan.overhead - plan.bound))))
@@ -186,15 +188,14 @@ def _search_lines(facts: Facts) -> List[str]:
 def _what_was_done(facts: Facts) -> List[str]:
     plan = facts.plan
     again = sum(fact.again > 0 for fact in facts.ops)
-    of_again, of_variants = map(format_extra, facts.extra_shares)
+    of_again, of_variants = facts.extra_shares
     words = ["recomputed %d of %s (%s of a step)" % (
-        again, counted(plan.graph.num_forward, "op"), of_again)]
+        again, counted(plan.graph.num_forward, "op"), format_extra(of_again))]
     used = Counter(plan.graph.variants[i].name for i in plan.schedule.variants)
     if used:
-        words.append("%s (%s; %s)" % (
-            counted(sum(used.values()), "variant"),
-            of_variants + " with waits" * plan.graph.has_streams
-            if plan.time_is_known else UNKNOWN_TIME,
+        words.append("%s (%s%s; %s)" % (
+            counted(sum(used.values()), "variant"), extra_time(plan, of_variants),
+            " with waits" * (plan.graph.has_streams and plan.time_is_known),
             ", ".join("%s: %d" % item for item in sorted(used.items()))))
     words.append("times: " + costs_words(plan.costs))
     return [" · ".join(words)]

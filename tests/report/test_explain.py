@@ -119,7 +119,9 @@ def test_the_cheapest_op_is_first(plan):
     ("LayerNorm", {}, "exact", "with variants all it could run as layer_norm"),
     ("LayerNorm", {"output_mean_var": "True"}, "exact",
      "no variant fits: mean and variance are outputs of this op"),
-    ("LayerNorm", {}, "none", None), ("exp", {}, "exact", None)])
+    ("LayerNorm", {}, "none", None), ("exp", {}, "exact", None),
+    # It fits, and was left out for what is to be kept or recomputed.
+    ("Activation", {"act_type": "relu"}, "exact", None)])
 def test_why_no_variant_stands_in_an_ops_place(plan, op, attributes, asked, words):
     nodes = [{"op": "null", "name": "data", "inputs": []},
              {"op": op, "name": "relu0", "attrs": attributes, "inputs": [[0, 0, 0]]}]

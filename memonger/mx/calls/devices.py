@@ -13,15 +13,10 @@ from typing import Any, Dict, List, Mapping, Optional
 from ...graph.decisions import Consumer, decisions_of
 from ...graph.in_use import graph_in_use
 from ...graph.schedule import Schedule, expand
-from ...planning.confirmed_plan import (
-    ATTEMPTS,
-    confirmed,
-    lowered,
-    offered,
-    record_of,
-    search_options,
-)
+from ...planning.attempts import lowered
+from ...planning.confirmed_plan import ATTEMPTS, confirmed
 from ...planning.requests import PlanRequest
+from ...planning.search_options import offered, record_of, search_options
 from ...planning.searches import plan_network
 from ...plans import unmet_requests
 from ...plans.plan import Budget, Plan, Status

@@ -12,10 +12,12 @@ def reasons(original_json: str, op: str, asked: str) -> List[str]:
 
     ``asked``: "exact" or "all".
     """
-    inexact = [name for name in candidates(original_json).get(op, ())
-               if not kind(name).exact]
+    fitting = candidates(original_json).get(op, [])
+    inexact = [name for name in fitting if not kind(name).exact]
     if inexact and asked != "all":
         return ["with variants all it could run as %s" % " or ".join(inexact)]
+    if fitting:  # left out for what is to be kept or recomputed, which the request says
+        return []
     refused = [reason.split(", not ")[0]
                for reason in refusals(original_json).get(op, {}).values()]
     # Each kind of activation is a reason against the variants of all others.

@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Dict, List, Optional, Sequence, Set, Tuple
 
 from ...graph.schedule import Step
-from ...plans.plan import UNKNOWN_TIME, Plan
+from ...plans.plan import Plan
 from ..facts import Facts, OpFacts
-from ..formatting import Units, counted, format_extra, short_kind
+from ..formatting import Units, counted, extra_time, short_kind
 from .repeated_blocks import Repeat, find_repeats, name_pattern
 
 #: Group -> (fill colour, what it means). "free" is kept in name only: backward never reads it.
@@ -384,4 +384,4 @@ def _title(plan: Plan) -> str:
     return "%s%s to %s, predicted step %s" % (
         plan.graph.name and plan.graph.name + ": ", units.size(plan.baseline_total_bytes),
         units.size(plan.total_bytes),
-        "time " + format_extra(plan.overhead) if plan.time_is_known else UNKNOWN_TIME)
+        "time " * plan.time_is_known + extra_time(plan))

@@ -4,7 +4,8 @@ from __future__ import annotations
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
 from ...graph.schedule import Schedule, expand
-from ...planning.confirmed_plan import confirmed, record_of
+from ...planning.confirmed_plan import confirmed
+from ...planning.search_options import record_of
 from ...plans.footprint import Footprint, Footprints
 from ...plans.parts import Outcome, Status, Terms
 from ...plans.plan import Plan

@@ -13,7 +13,7 @@ from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 from ...graph.decisions import carried_over, decisions_of
 from ...graph.schedule import Schedule, expand_in_part
 from ...graph.types import Graph
-from ...planning.confirmed_plan import record_of
+from ...planning.search_options import record_of
 from ...planning.searches import plan_network
 from ...planning.sweeping import at_knee
 from ...plans.footprint import Footprint, Footprints
