@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -79,94 +80,133 @@ def read(symbol: Any, shapes: Mapping[str, Sequence[int]],
     return captured_from(records[-1], arguments, len(symbol.list_outputs()))
 
 
+@dataclass(frozen=True)
+class _Places:
+    """Where the nodes of a record stand among ops and tensors."""
+
+    #: Id of the first tensor of each node.
+    first_tensor: Tuple[int, ...]
+    #: Id of the op of each node that runs.
+    op_of: Mapping[int, int]
+    num_forward_nodes: int
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], num_outputs: int) -> _Places:
+        nodes = record["nodes"]
+        counts = [node["num_outputs"] for node in nodes]
+        running = [index for index, node in enumerate(nodes) if node["op"] != "null"]
+        return cls(tuple(accumulate(counts, initial=0))[:len(nodes)],
+                   {index: op for op, index in enumerate(running)},
+                   max(n for n, _ in record["outputs"][:num_outputs]) + 1)
+
+    def tensors(self, pairs: Iterable[Sequence[int]]) -> Tuple[int, ...]:
+        """Ids of tensors that are named by node and output."""
+        return tuple(self.first_tensor[node] + output for node, output in pairs)
+
+
 def captured_from(record: Mapping[str, Any], arguments: Arguments, num_outputs: int) -> Captured:
     """Translate one record of the plugin (see ``plugins/README.md``) to a graph."""
     nodes, entries = record["nodes"], record["entries"]
     owners = [(node["name"], node["op"]) for node in nodes for _ in range(node["num_outputs"])]
     refuse_unknown_shapes(owners, entries["shape"])
-    input_names, aux_names = set(arguments.input_names), set(arguments.aux_names)
-    categories = _variable_categories(nodes, input_names, aux_names)
-    num_forward_nodes = max(n for n, _ in record["outputs"][:num_outputs]) + 1
-    op_of_node: Dict[int, int] = {}
-    for index, node in enumerate(nodes):
-        if node["op"] != "null":
-            op_of_node[index] = len(op_of_node)
-    first_entry: List[int] = []
-    count = 0
-    for node in nodes:
-        first_entry.append(count)
-        count += node["num_outputs"]
-    heads = {first_entry[n] + i for n, i in record["outputs"][:num_outputs]}
-    gradients = {first_entry[n] + i for n, i in record["outputs"][num_outputs:]}
+    places = _Places.of(record, num_outputs)
+    tensors = _tensors(record, arguments, num_outputs, places)
+    forward = nodes[:places.num_forward_nodes]
+    refused = _refused(forward, nodes)
+    names = _unique_names(forward)
+    for index in places.op_of:
+        # MKLDNN knows no float64: the first run passes its input on in place, a clone may not.
+        if nodes[index]["op"] == "amp_cast" \
+                and entries["dtype"][places.first_tensor[index]] == "float64":
+            refused[index] = "MXNet with MKLDNN copies no float64 there"
+    running = [nodes[index] for index in places.op_of]
+    graph = Graph(
+        tensors, tuple(_op(nodes[index], index, names.get(index), places, refused.get(index))
+                       for index in places.op_of),
+        places.tensors(record["outputs"]), pools="executor")
+    contexts = [node["context"] for node in nodes if "context" in node
+                for _ in range(node["num_outputs"])]
+    return Captured(graph, tuple(node["attrs"] for node in running), arguments,
+                    fixed_bytes(arguments, tensors), int(record["pool_bytes"]),
+                    int(record["storage_allocated_bytes"]),
+                    tuple(tuple(node.get("resources", ())) for node in running),
+                    tuple(bool(node.get("default_layout")) for node in running), tuple(contexts))
+
+
+def _tensors(record: Mapping[str, Any], arguments: Arguments, num_outputs: int,
+             places: _Places) -> Tuple[Tensor, ...]:
+    nodes, entries = record["nodes"], record["entries"]
+    variables = _variable_categories(nodes, set(arguments.input_names), set(arguments.aux_names))
+    heads = set(places.tensors(record["outputs"][:num_outputs]))
+    gradients = set(places.tensors(record["outputs"][num_outputs:]))
     dtypes = {name: (np.dtype(name).name, np.dtype(name).itemsize)
               for name in set(entries["dtype"])}
     tensors: List[Tensor] = []
     for index, node in enumerate(nodes):
         for position in range(node["num_outputs"]):
-            entry = first_entry[index] + position
-            shape = tuple(entries["shape"][entry])
-            dtype_name, item_bytes = dtypes[entries["dtype"][entry]]
+            number = len(tensors)
+            shape = tuple(entries["shape"][number])
+            dtype_name, item_bytes = dtypes[entries["dtype"][number]]
+            in_pool = entries["storage_id"][number] >= 0
             if node["op"] == "null":
-                category = categories[index]
-            elif entry in gradients and entries["storage_id"][entry] < 0:
+                category = variables[index]
+            elif number in gradients and not in_pool:
                 category = "gradient"
             else:
-                category = "output" if entry in heads else "activation"
+                category = "output" if number in heads else "activation"
             name = node["name"] if node["num_outputs"] == 1 else "%s[%d]" % (node["name"], position)
             tensors.append(Tensor(
                 name=name, size_bytes=math.prod(shape) * item_bytes,
-                producer=op_of_node.get(index, -1), category=category,
-                space="device" if entries["storage_id"][entry] >= 0 else "outside", shape=shape,
-                dtype=dtype_name))
-    ops, attributes, resources, default_layout = [], [], [], []
-    names: Dict[str, int] = {}
-    in_use = {node["name"] for node in nodes[:num_forward_nodes] if node["op"] != "null"}
-    refused = _refused(nodes[:num_forward_nodes], nodes)
-    for index, node in enumerate(nodes):
-        # MKLDNN knows no float64: the first run passes its input on in place, a clone may not.
-        if node["op"] == "amp_cast" and entries["dtype"][first_entry[index]] == "float64":
-            refused[index] = "MXNet with MKLDNN copies no float64 there"
-    for index, node in enumerate(nodes):
+                producer=places.op_of.get(index, -1), category=category,
+                space="device" if in_pool else "outside", shape=shape, dtype=dtype_name))
+    return tuple(tensors)
+
+
+def _unique_names(forward: Sequence[Mapping[str, Any]]) -> Dict[int, str]:
+    """A name of its own for each node that runs: MXNet allows two ops of one name."""
+    names: Dict[int, str] = {}
+    counts: Dict[str, int] = {}
+    in_use = {node["name"] for node in forward if node["op"] != "null"}
+    for index, node in enumerate(forward):
         if node["op"] == "null":
             continue
-        backward = index >= num_forward_nodes
         name = node["name"]
-        if not backward:  # MXNet allows two ops of one name
-            names[name] = names.get(name, 0) + 1
-            if names[name] > 1:  # attributes could not tell them apart
-                while "%s~%d" % (name, names[name]) in in_use:
-                    names[name] += 1
-                name = "%s~%d" % (name, names[name])
-        hints = node["attrs"]
-        ops.append(Op.of(
-            name=name, kind=node["op"],
-            inputs=tuple(first_entry[n] + i for n, i in node["inputs"]),
-            outputs=tuple(range(first_entry[index], first_entry[index] + node["num_outputs"])),
-            is_backward=backward,
-            forward_op=_forward_op(node, num_forward_nodes, op_of_node) if backward else -1,
-            control_deps=tuple(op_of_node[n] for n in node["control_deps"] if n in op_of_node),
-            ignored_inputs=tuple(node.get("ignored_inputs", ())),
-            inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
-            not_recomputable_because="it is a gradient" if backward else
-            refused.get(index, node.get("not_recomputable_because", "")),
-            kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
-            mirror_stage=hints.get("__mirror_stage__", ""),
-            force_mirroring=_truth(hints.get("__force_mirroring__", "")),
-            makes_state=bool(node.get("makes_state")),
-            own_buffers=tuple(node.get("own_buffers", ())),
-            adds_into_first=bool(node.get("adds_into_first")),
-            unwritten_outputs=tuple(node.get("unwritten_outputs", ())),
-            needs_reader=bool(node.get("needs_reader"))))
-        attributes.append(hints)
-        resources.append(tuple(node.get("resources", ())))
-        default_layout.append(bool(node.get("default_layout")))
-    graph = Graph(tuple(tensors), tuple(ops),
-                  tuple(first_entry[n] + i for n, i in record["outputs"]), pools="executor")
-    contexts = [node["context"] for node in nodes if "context" in node
-                for _ in range(node["num_outputs"])]
-    return Captured(graph, tuple(attributes), arguments, fixed_bytes(arguments, tensors),
-                    int(record["pool_bytes"]), int(record["storage_allocated_bytes"]),
-                    tuple(resources), tuple(default_layout), tuple(contexts))
+        counts[name] = counts.get(name, 0) + 1
+        if counts[name] > 1:  # attributes could not tell them apart
+            while "%s~%d" % (name, counts[name]) in in_use:
+                counts[name] += 1
+            name = "%s~%d" % (name, counts[name])
+        names[index] = name
+    return names
+
+
+def _op(node: Mapping[str, Any], index: int, name: Optional[str], places: _Places,
+        refused: Optional[str]) -> Op:
+    """The op of a node that runs.
+
+    ``name``: that of a forward op; None in backward.
+    ``refused``: why it must not run again, where the graph says so.
+    """
+    backward, hints = index >= places.num_forward_nodes, node["attrs"]
+    first = places.first_tensor[index]
+    return Op.of(
+        name=node["name"] if name is None else name, kind=node["op"],
+        inputs=places.tensors(node["inputs"]),
+        outputs=tuple(range(first, first + node["num_outputs"])), is_backward=backward,
+        forward_op=_forward_op(node, places) if backward else -1,
+        control_deps=tuple(places.op_of[n] for n in node["control_deps"] if n in places.op_of),
+        ignored_inputs=tuple(node.get("ignored_inputs", ())),
+        inplace=tuple(Inplace(i, o, bool(same)) for i, o, same in node.get("inplace", ())),
+        not_recomputable_because="it is a gradient" if backward else
+        node.get("not_recomputable_because", "") if refused is None else refused,
+        kept_outputs=tuple(node.get("kept_outputs", ())), device=node.get("device", 0),
+        mirror_stage=hints.get("__mirror_stage__", ""),
+        force_mirroring=_truth(hints.get("__force_mirroring__", "")),
+        makes_state=bool(node.get("makes_state")),
+        own_buffers=tuple(node.get("own_buffers", ())),
+        adds_into_first=bool(node.get("adds_into_first")),
+        unwritten_outputs=tuple(node.get("unwritten_outputs", ())),
+        needs_reader=bool(node.get("needs_reader")))
 
 
 def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[Any]) -> None:
@@ -183,12 +223,11 @@ def refuse_unknown_shapes(owners: Sequence[Tuple[str, str]], shapes: Sequence[An
                 "plan the parts before and behind it" % (name, kind))
 
 
-def _forward_op(node: Mapping[str, Any], num_forward_nodes: int,
-                op_of_node: Mapping[int, int]) -> int:
+def _forward_op(node: Mapping[str, Any], places: _Places) -> int:
     """The op that a gradient node differentiates: it waits for it."""
     for dependency in node["control_deps"]:
-        if dependency < num_forward_nodes:
-            return op_of_node.get(dependency, -1)
+        if dependency < places.num_forward_nodes:
+            return places.op_of.get(dependency, -1)
     return -1
 
 
