@@ -12,7 +12,7 @@ from torch_nets import same, trained
 
 import memonger.torch as mt
 from memonger.torch.calls.tracing import traced
-from memonger.torch.pytorch import private_ops
+from memonger.torch.pytorch import private_kernels
 from memonger.torch.step.request import Request
 
 
@@ -77,7 +77,7 @@ def test_masks_stay_where_another_kernel_would_draw_other_numbers(monkeypatch):
         plan = mt.plan(module, (x,), recompute=("*",))
         return {plan.graph.ops[op].kind for op in plan.schedule.recomputed()}
     assert "aten.gt.Scalar" in again()
-    monkeypatch.setattr(private_ops, "is_drawn_by_kernel", private_ops.is_random)
+    monkeypatch.setattr(private_kernels, "is_drawn_by_kernel", private_kernels.is_random)
     kinds = again()
     assert kinds and "aten.gt.Scalar" not in kinds
 
@@ -88,5 +88,5 @@ def test_two_versions_draw_by_the_kernel_on_a_gpu(device):
         target=SimpleNamespace(overloadpacket="prims.inductor_random"),
         meta={"val": SimpleNamespace(device=torch.device(device))})
     version = tuple(map(int, torch.__version__.split(".")[:2]))
-    assert private_ops.is_drawn_by_kernel(drawn) == (
+    assert private_kernels.is_drawn_by_kernel(drawn) == (
         device == "cuda" and (2, 13) <= version < (2, 15))

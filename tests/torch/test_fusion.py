@@ -144,6 +144,47 @@ def test_a_scatter_computes_what_it_writes(deterministic):
     assert ("aten.mm.default" in gradient) != deterministic
 
 
+def flattened(pool):
+    """An image whose gradient comes as a row of a matrix."""
+    size = 8 if pool else 16
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3, padding=1), torch.nn.ReLU(),
+        *([torch.nn.MaxPool2d(2)] if pool else []), torch.nn.Flatten(),
+        torch.nn.Linear(16 * size * size, 4))
+
+
+@pytest.fixture
+def threads():
+    now = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(now)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_the_gradient_of_a_pooling_fills_and_adds_in_one_buffer(number, threads):
+    threads(number)
+    captured = read(flattened(True), (torch.randn(8, 3, 16, 16),))
+    found = named(captured, "scatter_add")
+    if not found:
+        pytest.skip("this PyTorch has an operator for the gradient of max-pooling")
+    assert not named(captured, "aten.full")  # zeros of the size of the image
+    # With several threads Inductor calls a library, which reads positions of eight bytes.
+    assert bool(named(captured, "offsets_to_indices")) == (number > 1)
+    assert [captured.graph.tensors[t].size_bytes for t in found[0].outputs] == [8 * 16 * 16 * 64]
+
+
+@pytest.mark.parametrize("pool", [False, True])
+def test_no_gradient_of_a_flattened_image_is_written_over(pool):
+    captured = read(flattened(pool), (torch.randn(8, 3, 16, 16),))
+    if not private_ops.arranges_convolutions(captured.joint):
+        pytest.skip("this PyTorch has no MKLDNN: convolutions read tensors as they are")
+    tensors = captured.graph.tensors
+    [masked] = [op for op in named(captured, "where") if op.is_backward]
+    [row] = [place for place, t in enumerate(masked.inputs) if len(tensors[t].shape) == 2]
+    assert tensors[masked.inputs[row]].size_bytes == tensors[masked.outputs[0]].size_bytes
+    assert row not in {option.input for option in masked.inplace}
+
+
 def test_sums_are_not_computed_again():
     captured = read(Attention(), sentences())
     sums = [op for op in named(captured, "var_mean") if not op.is_backward]

@@ -59,6 +59,16 @@ def layers_with_dropout():
     return nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
 
 
+def pooled():
+    """The gradient of the pooling is filled with zeros, then added to."""
+    return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1),
+                         nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(32 * 16 * 16, 10))
+
+
+def pixels():
+    return torch.randn(16, 3, 32, 32),
+
+
 def words():
     return torch.randn(4, 64, 64),
 
@@ -148,9 +158,9 @@ def check(module, inputs, read_code, most):
 
 @pytest.mark.parametrize("net,inputs,most", [
     (Attention, sentences, 1.02), (*HELD_OUT["gated"], 1.02), (normalized, rows, 1.02),
-    (layers_with_dropout, words, 1.02),
-    # Behind a flattened or pooled layer a gradient is copied to channels last, which plans do not
-    # count: it is small but in such small networks.
+    (layers_with_dropout, words, 1.02), (pooled, pixels, 1.02),
+    # Behind a flattened layer or the mean of a picture a gradient is copied to channels last beside
+    # what its kernel reads: that is small but in such small networks.
     (Convolutions, images, 1.06), (*HELD_OUT["siamese"], 1.06)])
 def test_code_holds_what_its_plan_holds(net, inputs, most, read_code):
     check(net(), inputs(), read_code, most)

@@ -12,7 +12,7 @@ from typing import Dict, List, Sequence, Set
 import torch
 import torch.fx as fx
 
-from ..pytorch import private_ops
+from ..pytorch import private_kernels
 from .padding import room_bytes
 from .storages import Held
 
@@ -32,7 +32,7 @@ def laid_in_wholes(nodes: Sequence[fx.Node], late: Set[fx.Node], views: Set[fx.N
         operands: List[fx.Node] = list(whole.args[0])
         parts = [part for part in operands
                  if part in late and part not in views and list(part.users) == [whole]
-                 and operands.count(part) == 1 and private_ops.is_fusible(part)
+                 and operands.count(part) == 1 and private_kernels.is_fusible(part)
                  and isinstance(part.meta.get("val"), torch.Tensor)]
         for part in sorted(parts, key=place.__getitem__):
             [storage] = held[part]

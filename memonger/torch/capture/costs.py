@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 import torch
 import torch.fx as fx
 
-from ..pytorch import loss_layer, private_ops
+from ..pytorch import loss_layer, private_kernels, private_ops
 from ..pytorch.sizes import hint, resized, tensor_bytes, tensors
 from . import transfers
 from .collectives import network_bytes
@@ -105,5 +105,5 @@ def times_s(nodes: Sequence[Optional[fx.Node]], parts: Sequence[Sequence[fx.Node
         key = signature(node)
         if key not in known:
             known[key] = measured_s[key] if key in measured_s else estimated_s(node, roofline)
-        return known[key] * (FUSED_SHARE if fused and private_ops.is_fusible(node) else 1.0)
+        return known[key] * (FUSED_SHARE if fused and private_kernels.is_fusible(node) else 1.0)
     return [sum(map(time_s, [node, *others])) for node, others in zip(nodes, parts)]

@@ -7,7 +7,8 @@ convolutions and other library kernels: then none lies between them.
 
 A pointwise value is computed in each kernel that reads it if it has one reader or is made of few
 buffers, which are then held until the last of these kernels runs.
-A scatter computes the values that it writes, and its kernel ends with it. A sum over a batch is
+A scatter computes the values that it writes, and its kernel ends with it; a constant into which it
+writes is filled in by its kernel. A sum over a batch is
 written, by a kernel of its own with what only such sums read: kernels that read it come later.
 A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
 numbers are drawn row by row, so beside convolutions whose channels come last they are written.
@@ -20,7 +21,7 @@ from typing import Any, Dict, FrozenSet, List, Sequence, Set, Tuple
 import torch
 import torch.fx as fx
 
-from ..pytorch import private_ops
+from ..pytorch import private_kernels, private_ops
 from ..pytorch.sizes import tensors
 from .layouts import out_of_order
 from .padding import room_bytes
@@ -58,18 +59,24 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
     """
     sums = sums_with_products(nodes)
     fusible = {n for n in nodes if n.op == "call_function" and n not in views and n not in sums
-               and private_ops.is_fusible(n) and isinstance(n.meta.get("val"), torch.Tensor)}
-    scatters = {n for n in nodes if n.op == "call_function" and private_ops.scatters(n)}
+               and private_kernels.is_fusible(n) and isinstance(n.meta.get("val"), torch.Tensor)}
+    scatters = {n for n in nodes if n.op == "call_function" and private_kernels.scatters(n)}
     stage: Dict[fx.Node, int] = {}
     for node in nodes:
         library = node.op == "call_function" and node not in fusible and node not in views
         stage[node] = max((stage[i] for i in node.all_input_nodes), default=0) + library
     readers = _readers(nodes, views)
-    written_to = _first_operands(scatters, views)
+    filled = {n: _first_operand(n, views) for n in nodes
+              if n.op == "call_function" and private_kernels.copies_first_operand(n)}
     fusible_again = fusible - out_of_order(nodes)
-    unread = {n for n in fusible_again if n not in written_to and not _sums_over_batch(n)
-              and all(r in fusible or r in scatters for r in readers[n])}
-    most = private_ops.most_buffers_computed_again()
+
+    def in_kernel_of(reader: fx.Node, node: fx.Node) -> bool:
+        return reader in fusible or (not node.all_input_nodes if filled.get(reader) is node
+                                     else reader in scatters)
+
+    unread = {n for n in fusible_again if not _sums_over_batch(n)
+              and all(in_kernel_of(r, n) for r in readers[n])}
+    most = private_kernels.most_buffers_computed_again()
     sources = _computed_again(nodes, views, late, unread, readers, most)
     # In depth a kernel writes in a layout of its own, over none of what it reads, as if read later.
     for_sums = _for_sums_over_batch(nodes, unread, readers) if most > 1 else set()
@@ -101,15 +108,12 @@ def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, Lis
     return readers
 
 
-def _first_operands(scatters: Set[fx.Node], views: Set[fx.Node]) -> Set[fx.Node]:
-    """What scatters write into a copy of, behind views."""
-    found = set()
-    for node in scatters:
-        operand = node.args[0]
-        while operand in views and operand.op == "call_function":
-            operand = operand.all_input_nodes[0]
-        found.add(operand)
-    return found
+def _first_operand(scatter: fx.Node, views: Set[fx.Node]) -> fx.Node:
+    """What a scatter writes into a copy of, behind views."""
+    operand: fx.Node = scatter.args[0]
+    while operand in views and operand.op == "call_function":
+        operand = operand.all_input_nodes[0]
+    return operand
 
 
 def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Node],
@@ -132,7 +136,7 @@ def _computed_again(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.
         in_backward = sum(r in late for r in readers[node])
         alone = max(in_backward, len(readers[node]) - in_backward) <= 1  # in each half
         few = alone or len(made_of) <= most and node not in costly
-        simple = private_ops.is_pointwise(node) or not node.all_input_nodes  # a constant
+        simple = private_kernels.is_pointwise(node) or not node.all_input_nodes  # a constant
         if node in unread and simple and few:
             sources[node] = behind[node] = made_of
         else:
@@ -173,13 +177,13 @@ def _is_costly(node: fx.Node) -> bool:
 def _backward_makes_it(node: fx.Node, sources: Dict[fx.Node, FrozenSet[fx.Node]],
                        late: Set[fx.Node], written: Set[fx.Node]) -> bool:
     """Whether a forward value is never kept for backward: it is a constant, or made of one buffer
-    of its size, beside small ones, and PyTorch rather keeps that.
+    of its size, beside small ones, or of small ones alone, and PyTorch rather keeps those.
     """
     if node not in sources or node in late or not written.isdisjoint(sources[node]):
         return False
     made_bytes = _bytes_of(node)
     large = [size for size in map(_bytes_of, sources[node]) if _SMALL * size >= made_bytes]
-    return not sources[node] or large == [made_bytes]
+    return not large or large == [made_bytes]
 
 
 def reduces(node: fx.Node) -> bool:
@@ -189,7 +193,7 @@ def reduces(node: fx.Node) -> bool:
     part of another one.
     """
     read = sum(map(_bytes_of, node.all_input_nodes))
-    return private_ops.is_fusible(node) and not private_ops.is_pointwise(node) and \
+    return private_kernels.is_fusible(node) and not private_kernels.is_pointwise(node) and \
         _SMALL * _bytes_of(node) < read
 
 
@@ -237,4 +241,5 @@ def _fits(other: Any, product: Any) -> bool:
 
 def _stays_apart(total: fx.Node) -> bool:
     """On a GPU a sum that only pointwise operators read is part of their kernel instead."""
-    return total.meta["val"].device.type != "cpu" and all(map(private_ops.is_fusible, total.users))
+    return total.meta["val"].device.type != "cpu" and \
+        all(map(private_kernels.is_fusible, total.users))

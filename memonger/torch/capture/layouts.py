@@ -10,7 +10,7 @@ from typing import Any, List, Sequence, Set
 import torch
 import torch.fx as fx
 
-from ..pytorch import private, private_ops
+from ..pytorch import private, private_kernels, private_ops
 from ..pytorch.sizes import hint
 
 _CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
@@ -45,12 +45,28 @@ def has_channels_last(node: fx.Node) -> bool:
     return _MARK in node.meta
 
 
+def with_channels_last(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
+    """The nodes of a graph, in order, that kernels write with channels last.
+
+    What convolutions give or read, and what is made of such images.
+    """
+    found: Set[fx.Node] = set()
+    for node in nodes:
+        value = node.meta.get("val")
+        is_image = isinstance(value, torch.Tensor) and value.dim() == _DIMENSIONS
+        if has_channels_last(node) or is_image and (
+                not found.isdisjoint(node.all_input_nodes)
+                or any(map(has_channels_last, node.users))):
+            found.add(node)
+    return found
+
+
 def out_of_order(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
     """Random numbers that kernels with channels last read in another order than they are drawn."""
     if not any(map(has_channels_last, nodes)):
         return set()
     return {node for node in nodes
-            if private_ops.is_random(node) and node.meta["val"].dim() == _DIMENSIONS}
+            if private_kernels.is_random(node) and node.meta["val"].dim() == _DIMENSIONS}
 
 
 def reads_copies(node: fx.Node) -> bool:

@@ -9,7 +9,7 @@ import torch
 import torch.fx as fx
 
 from ...graph.types import DTYPES, Graph, Inplace, Op, Tensor
-from ..pytorch import private_joint, private_ops
+from ..pytorch import private_joint, private_kernels, private_ops
 from ..pytorch.allocations import CUDA_GRANULE_BYTES
 from ..pytorch.loss_layer import temporary_bytes
 from ..pytorch.sizes import hint, resized, tensors
@@ -17,7 +17,7 @@ from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
 from .concatenations import laid_in_wholes
 from .costs import ROOFLINES, roofline_for, signature, times_s
 from .fusion import in_order, in_registers, reduces
-from .layouts import has_channels_last, is_arranged, is_convolution
+from .layouts import has_channels_last, is_arranged, is_convolution, with_channels_last
 from .operators import kept_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
 from .storages import Held, Storage, storages
@@ -85,6 +85,7 @@ class _Reader:
         self.inlined: Set[fx.Node] = set()
         #: Concatenations with the part that is made first; see :mod:`.concatenations`.
         self.wholes: Dict[fx.Node, fx.Node] = {}
+        self.channels_last: Set[fx.Node] = set()
         #: For each node what its readers read, and the nodes that are part of them.
         self.reads_of: Dict[fx.Node, List[int]] = {}
         self.parts: Dict[fx.Node, Dict[fx.Node, None]] = {}
@@ -118,6 +119,7 @@ class _Reader:
             nodes = in_order(nodes, early, late)
             self.inlined = in_registers(nodes, self.views, late, self.written.inputs, early)
             self.wholes = laid_in_wholes(nodes, late, self.views, self.held)
+            self.channels_last = with_channels_last(nodes)
         for position, node in enumerate(n for n in nodes if n.op == "placeholder"):
             label = self.labels[position] if position < len(self.labels) else ""
             self._outside(node, TANGENT if node in late else self.categories[position]
@@ -280,7 +282,7 @@ class _Reader:
             reason = reason or "reads an input that the step writes into"
         if self.fused and reduces(node):
             reason = reason or "another kernel would sum in another order"
-        if self.fused and any(map(private_ops.is_drawn_by_kernel, [node, *parts])):
+        if self.fused and any(map(private_kernels.is_drawn_by_kernel, [node, *parts])):
             reason = reason or "another kernel would draw other random numbers"
         self._made_once(node)
         self._add(node, parts, Op.of(
@@ -347,14 +349,20 @@ class _Reader:
 
     def _inplace(self, node: fx.Node, parts: Sequence[fx.Node], reads: Sequence[int],
                  made: Sequence[int]) -> Tuple[Inplace, ...]:
-        """Inductor's kernels write into an input of the same size that nobody else reads."""
+        """Inductor's kernels write into an input of the same size that nobody else reads.
+
+        Not where its elements lie in another order: a gradient of a flattened image does.
+        """
         if node in self.wholes:
             return (Inplace(reads.index(self.tensors_of[self.wholes[node]][0]), 0),)
-        if not self.fused or not all(map(private_ops.is_fusible, [node, *parts])):
+        if not self.fused or not all(map(private_kernels.is_fusible, [node, *parts])):
             return ()
-        return tuple(Inplace(i, o) for o, output in enumerate(made) for i, read in enumerate(reads)
-                     if self.tensors[read].pooled and
-                     self.tensors[read].size_bytes == self.tensors[output].size_bytes)
+        images = node in self.channels_last
+        pairs = [(i, o, self.tensors[read], self.tensors[output])
+                 for o, output in enumerate(made) for i, read in enumerate(reads)]
+        return tuple(Inplace(i, o) for i, o, mine, its in pairs
+                     if mine.pooled and mine.size_bytes == its.size_bytes
+                     and not (images and len(mine.shape) < len(its.shape)))
 
     def _temporary(self, node: fx.Node, label: str) -> List[int]:
         """A tensor for what the op takes only while it runs."""

@@ -19,7 +19,6 @@ from torch.utils.flop_counter import (
 
 try:
     from torch._C import _profiler as profiler
-    from torch._functorch import partitioners
     from torch._subclasses import FakeTensor, FakeTensorMode
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
@@ -272,62 +271,13 @@ def _attention_backward_on_cpu(grad: Any, query: Any, key: Any, value: Any, *arg
 
 #: Formulas of what runs in no kernel of Inductor's: PyTorch's own, behind them those that its table
 #: lacks before 2.15.
-_FORMULAS: Mapping[Any, Callable[..., Any]] = ChainMap(flop_registry, {
+FORMULAS: Mapping[Any, Callable[..., Any]] = ChainMap(flop_registry, {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_on_cpu,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_on_cpu,
 })
-_FUSIBLE: Dict[str, Any] = {}
-#: What writes values to places that indices name, in a copy of its first operand.
-_SCATTERS = {torch.ops.aten.index_put, torch.ops.aten._unsafe_index_put,
-             torch.ops.aten._unsafe_masked_index_put_accumulate}
-
-
 def is_mutable(function: Any) -> bool:
     """Whether an operator writes into its inputs."""
     return bool(function._schema.is_mutable)
-
-
-def is_random(node: fx.Node) -> bool:
-    """Whether Inductor draws the node's value from a seed."""
-    return str(getattr(node.target, "overloadpacket", "")) == "prims.inductor_random"
-
-
-def is_drawn_by_kernel(node: fx.Node) -> bool:
-    """Whether kernels of different forms draw different numbers for the node from one seed.
-
-    On a GPU PyTorch 2.13 and 2.14 draw four at once in kernels of one dimension, and one in others
-    (its issue 198333).
-    """
-    if not is_random(node) or node.meta["val"].device.type != "cuda":
-        return False
-    from torch._inductor import config
-    from torch._inductor.codegen.triton import TritonOverrides
-    return hasattr(TritonOverrides, "_can_use_4x_random") and \
-        getattr(config, "use_rand4x", True) and not config.align_random_eager
-
-
-def is_fusible(node: fx.Node) -> bool:
-    """Whether Inductor makes the node part of a neighbour's kernel."""
-    if not _FUSIBLE:
-        ops = partitioners.get_default_op_list()
-        _FUSIBLE["ops"] = set(ops.fusible_ops) | set(ops.view_ops)
-    packet = getattr(node.target, "overloadpacket", None)
-    if is_random(node):  # made in registers from a seed
-        return True
-    return packet is not None and packet not in _FORMULAS and (
-        torch.Tag.pointwise in node.target.tags or packet in _FUSIBLE["ops"])
-
-
-def scatters(node: fx.Node) -> bool:
-    """Whether Inductor makes one kernel of a scatter and of what its values are made of."""
-    from torch._inductor.utils import needs_fallback_due_to_atomic_add_limitations
-    if getattr(node.target, "overloadpacket", None) not in _SCATTERS or \
-            torch.are_deterministic_algorithms_enabled():
-        return False
-    place = [argument.name for argument in node.target._schema.arguments].index("indices")
-    masks = any(isinstance(index, fx.Node) and index.meta["val"].dtype in (torch.bool, torch.uint8)
-                for index in node.args[place])
-    return not masks and not needs_fallback_due_to_atomic_add_limitations(node.meta["val"].dtype)
 
 
 def arranges_convolutions(module: fx.GraphModule) -> bool:
@@ -341,12 +291,6 @@ def arranging() -> Dict[str, Any]:
     return {"force_layout_optimization": True}
 
 
-def most_buffers_computed_again() -> int:
-    """A value of at most so many buffers Inductor computes in each kernel that reads it."""
-    from torch._inductor import config
-    return config.realize_reads_threshold
-
-
 def cudnn_serves(given: List[Any], epsilon: float) -> bool:
     """Whether cuDNN serves a BatchNorm with parameters and statistics, all of one type.
 
@@ -357,30 +301,10 @@ def cudnn_serves(given: List[Any], epsilon: float) -> bool:
         torch._C._BatchNormBackend.Cudnn
 
 
-def few_reads() -> Dict[str, Any]:
-    """Inductor's configuration under which that is one buffer."""
-    return {"realize_reads_threshold": 1}
-
-
 def configured(options: Mapping[str, Any]) -> Any:
     """In the block Inductor's configuration has these values."""
     from torch._inductor import config
     return config.patch(dict(options))
-
-
-def is_pointwise(node: fx.Node) -> bool:
-    """Whether each element of the node's value depends on one element of each operand."""
-    return torch.Tag.pointwise in getattr(node.target, "tags", ()) or is_random(node)
-
-
-def written(node: fx.Node) -> fx.Node:
-    """The node's value as one that Inductor writes, however many kernels read it."""
-    from torch._inductor import inductor_prims
-    with node.graph.inserting_after(node):
-        made = node.graph.call_function(inductor_prims.force_stride_order, (
-            node, list(node.meta["val"].stride())))
-    made.meta = dict(node.meta)
-    return made
 
 
 def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:
@@ -388,7 +312,7 @@ def flops(node: fx.Node, arguments: Tuple[Any, Any]) -> Any:
     dynamic shapes, a symbol; 0 for other nodes.
     """
     packet = getattr(node.target, "overloadpacket", None)
-    if packet not in _FORMULAS:
+    if packet not in FORMULAS:
         return 0
     args, kwargs = arguments
-    return _FORMULAS[packet](*args, **kwargs, out_val=node.meta["val"])
+    return FORMULAS[packet](*args, **kwargs, out_val=node.meta["val"])

@@ -27,7 +27,7 @@ from weakref import WeakKeyDictionary
 
 import torch.fx as fx
 
-from .private_ops import is_fusible
+from .private_kernels import is_fusible
 
 try:
     from torch._inductor.custom_graph_pass import CustomSchedulerPass
@@ -112,7 +112,8 @@ class PlannedOrder(CustomSchedulerPass):
         if max(last.values(), default=-1) < 0:  # by no schedule
             return nodes
         for node in nodes:
-            if last[node] < 0 and node not in read:  # as soon as may be
+            if last[node] < 0 and (node not in read or _writes_into_another(node)):
+                # As soon as may be.
                 last[node] = max((last[source] for source in behind[node]), default=-1)
         ordered: Dict[Any, None] = {}
         # Others come when they are read.
@@ -227,6 +228,11 @@ class PlannedOrder(CustomSchedulerPass):
         if part not in self._steps:
             self._steps[part] = _step_of(part)
         return self._steps[part]
+
+
+def _writes_into_another(node: Any) -> bool:
+    """Whether a kernel changes what others made, as a scatter does."""
+    return any(buffer.get_mutations() for buffer in node.get_outputs())
 
 
 def _step_of(part: Any) -> Optional[int]:

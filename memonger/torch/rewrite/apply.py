@@ -4,6 +4,7 @@ from __future__ import annotations
 import operator
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
+import torch
 import torch.fx as fx
 
 from ...graph.in_use import graph_in_use
@@ -13,10 +14,10 @@ from ...graph.types import Graph, Op
 from ..capture.captured import TANGENT, Captured
 from ..capture.fusion import is_small_beside
 from ..capture.laid import joined
-from ..capture.layouts import has_channels_last
+from ..capture.layouts import has_channels_last, strides_of, with_channels_last
 from ..capture.operators import run_again
 from ..capture.written import copy_of, with_copies
-from ..pytorch import private_joint, private_ops, private_scheduler
+from ..pytorch import private_joint, private_kernels, private_ops, private_scheduler
 from .offload import written_copy
 
 #: Says in a node's meta which value of the joint graph it is, from its first run.
@@ -165,6 +166,7 @@ class _Writer:
         self.made_first = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)
                            if item.producer in self.first}
         self.arranged = any(map(has_channels_last, captured.joint.graph.nodes))
+        self.channels_last = with_channels_last(list(captured.joint.graph.nodes))
         #: Parts of the op that is written which are taken from forward.
         self.kept: Set[fx.Node] = set()
 
@@ -211,17 +213,20 @@ class _Writer:
         made.meta = {**made.meta, _VALUE: node.name}
         private_joint.place(made, in_backward)
         if again and self.fused and self._stays_in_place(node):
-            made = private_ops.written(made)
+            made = private_kernels.written(made, strides_of(
+                node.meta["val"], node in self.channels_last))
         private_scheduler.mark_step(made, index)
         self.of_step.append(made)
 
     def _stays_in_place(self, node: fx.Node) -> bool:
         """Whether Inductor may be told to write a value, which it would else make of others, that
-        then live, in each kernel that reads it. Beside convolutions it chooses the layout.
+        then live, in each kernel that reads it. Beside convolutions only masks: it writes others
+        over what they are made of, where it chooses the layout.
         """
         value = node.meta["val"]
-        return private_ops.is_pointwise(node) and not (self.arranged and value.dim() > 3) and all(
-            isinstance(stride, int) for stride in value.stride())
+        return private_kernels.is_pointwise(node) and not (
+            self.arranged and value.dim() > 3 and value.dtype != torch.bool) and all(
+                isinstance(stride, int) for stride in value.stride())
 
     def _move(self, op: Op, index: int, in_backward: bool) -> None:
         """An op that moves a value to the host or back, or hands it on."""

@@ -6,7 +6,7 @@
 * Parts of a gradient, as that of what was concatenated, are copied, as all of it would be there
   until the last one is read. oneDNN copies such a part anyway, for a transposed convolution.
 * A value made of more than one buffer is written, and not made in each kernel that reads it, which
-  would hold all these buffers (:func:`..pytorch.private_ops.few_reads`).
+  would hold all these buffers (:func:`..pytorch.private_kernels.few_reads`).
 * Gradients of filters with one channel read no copies with the channels before the rows. That alone
   is a form, too, as values that are written instead of made twice may be what is too much.
 """
@@ -20,7 +20,7 @@ import torch.fx as fx
 from ..capture.fusion import sums_with_products
 from ..capture.layouts import read_no_copies
 from ..capture.written import copy_of
-from ..pytorch import private_joint, private_ops
+from ..pytorch import private_joint, private_kernels
 from ..pytorch.sizes import hint, tensor_bytes
 
 
@@ -30,7 +30,7 @@ def forms_in_depth(joint: fx.GraphModule
     arranged = private_joint.copied(joint)
     if read_no_copies(arranged):
         yield arranged, {}
-    yield rewritten(joint), private_ops.few_reads()
+    yield rewritten(joint), private_kernels.few_reads()
 
 
 def rewritten(joint: fx.GraphModule) -> fx.GraphModule:
