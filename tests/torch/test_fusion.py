@@ -54,7 +54,9 @@ def normalized(width=128, blocks=8):
     (Convolutions(width=16), images(8, 32), "90%", 0.2)],
     ids=["normalized, 60%", "normalized, 80%", "attention", "convolutions"])
 def test_the_first_code_takes_what_is_predicted(module, x, budget, most):
-    step = mt.compile(module, budget, costs=mt.profile(module, x))
+    # Measured times would make another plan each time; convolutions' memory must be measured.
+    costs = mt.profile(module, x) if isinstance(module, Convolutions) else "reference"
+    step = mt.compile(module, budget, costs=costs)
     step(*x).sum().backward()
     [plan] = mt.plans(step)
     assert plan.schedule.recomputed()
