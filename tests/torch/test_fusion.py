@@ -165,14 +165,28 @@ def threads():
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_gradient_of_a_pooling_fills_and_adds_in_one_buffer(number, threads):
     threads(number)
-    captured = read(flattened(True), (torch.randn(8, 3, 16, 16),))
+    module, x = flattened(True), (torch.randn(8, 3, 16, 16),)
+    captured = read(module, x)
     found = named(captured, "scatter_add")
     if not found:
         pytest.skip("this PyTorch has an operator for the gradient of max-pooling")
     assert not named(captured, "aten.full")  # zeros of the size of the image
+    assert not named(captured, "offsets_to_indices")
     # With several threads Inductor calls a library, which reads positions of eight bytes.
-    assert bool(named(captured, "offsets_to_indices")) == (number > 1)
-    assert [captured.graph.tensors[t].size_bytes for t in found[0].outputs] == [8 * 16 * 16 * 64]
+    pixels = 8 * 16 * 16 * 16
+    assert [captured.graph.tensors[t].size_bytes for t in found[0].outputs] == [
+        4 * pixels, *([8 * pixels // 4] if number > 1 else [])]
+
+
+def test_a_plan_is_followed_with_another_number_of_threads(threads):
+    module, x = flattened(True), (torch.randn(8, 3, 16, 16),)
+    threads(2)
+    plan = mt.plan(module, x, "100%", costs="reference")
+    threads(1)
+    step = mt.compile(module, plan=plan)
+    step(*x).sum().backward()
+    [followed] = mt.plans(step)
+    assert followed.decisions == plan.decisions
 
 
 @pytest.mark.parametrize("pool", [False, True])

@@ -97,6 +97,16 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
                         if (total in late) == (product in late)}
 
 
+def written_for(node: fx.Node, unwritten: Set[fx.Node]) -> int:
+    """Bytes of what is in registers but for a library, which reads it from memory.
+
+    ``unwritten``: what no kernel writes.
+    """
+    if not private_kernels.has_library_for_sum(node):
+        return 0
+    return sum(_bytes_of(operand) for operand in node.all_input_nodes[1:] if operand in unwritten)
+
+
 def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, List[fx.Node]]:
     """The readers of each node's value, also through views: through two views twice."""
     readers: Dict[fx.Node, List[fx.Node]] = {}

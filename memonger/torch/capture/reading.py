@@ -16,7 +16,7 @@ from ..pytorch.sizes import hint, resized, tensors
 from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
 from .concatenations import laid_in_wholes
 from .costs import ROOFLINES, roofline_for, signature, times_s
-from .fusion import in_order, in_registers, reduces
+from .fusion import in_order, in_registers, reduces, written_for
 from .layouts import has_channels_last, is_arranged, is_convolution, with_channels_last
 from .operators import kept_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
@@ -369,6 +369,7 @@ class _Reader:
         def bytes_now() -> int:
             size_bytes = hint(temporary_bytes(node.target, [
                 a.meta.get("val") for a in node.args if isinstance(a, fx.Node)]))
+            size_bytes += written_for(node, self.inlined)
             if not self.temporary_bytes or self.fused and not is_convolution(node):
                 return size_bytes
             return self.temporary_bytes.get(signature(node), size_bytes)

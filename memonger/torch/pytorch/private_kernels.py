@@ -59,19 +59,30 @@ def copies_first_operand(node: fx.Node) -> bool:
 
 
 def scatters(node: fx.Node) -> bool:
-    """Whether Inductor makes one kernel of a scatter and of what its values are made of."""
+    """Whether Inductor makes one kernel of a scatter and of what its values are made of.
+
+    That of a scattered sum also where a library does it, which is not known before a step runs.
+    """
     from torch._inductor import utils
     if not copies_first_operand(node) or torch.are_deterministic_algorithms_enabled():
         return False
-    mine = node.meta["val"]
-    if node.target.overloadpacket in _SCATTERED_SUMS:  # on a CPU with several threads a library's
-        return not utils.use_scatter_fallback(
-            torch.ops.aten.scatter_reduce_.two, "sum", mine.dtype, mine.dtype, mine.device.type,
-            True)
+    if node.target.overloadpacket in _SCATTERED_SUMS:
+        return True
     place = [argument.name for argument in node.target._schema.arguments].index("indices")
     masks = any(isinstance(index, fx.Node) and index.meta["val"].dtype in (torch.bool, torch.uint8)
                 for index in node.args[place])
-    return not masks and not utils.needs_fallback_due_to_atomic_add_limitations(mine.dtype)
+    return not masks and not utils.needs_fallback_due_to_atomic_add_limitations(
+        node.meta["val"].dtype)
+
+
+def has_library_for_sum(node: fx.Node) -> bool:
+    """Whether a library does a scattered sum: on a CPU where this process has several threads."""
+    from torch._inductor import utils
+    if getattr(node.target, "overloadpacket", None) not in _SCATTERED_SUMS:
+        return False
+    mine = node.meta["val"]
+    return utils.use_scatter_fallback(torch.ops.aten.scatter_reduce_.two, "sum", mine.dtype,
+                                      mine.dtype, mine.device.type, True)
 
 
 def is_pointwise(node: fx.Node) -> bool:
