@@ -97,14 +97,20 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
                         if (total in late) == (product in late)}
 
 
-def written_for(node: fx.Node, unwritten: Set[fx.Node]) -> int:
-    """Bytes of what is in registers but for a library, which reads it from memory.
+def written_for(node: fx.Node, unwritten: Set[fx.Node], images: Set[fx.Node]) -> int:
+    """Bytes of what is written only for a library, which reads rows from memory.
 
-    ``unwritten``: what no kernel writes.
+    ``unwritten``: what no kernel writes. ``images``: what has its channels last.
     """
     if not private_kernels.has_library_for_sum(node):
         return 0
-    return sum(_bytes_of(operand) for operand in node.all_input_nodes[1:] if operand in unwritten)
+    total_bytes = 0
+    for operand in (node.args[2], node.args[3]):
+        source = operand
+        while private_ops.makes_view(source.target):
+            source = source.all_input_nodes[0]
+        total_bytes += _bytes_of(operand) * ((operand in unwritten) + (source in images))
+    return total_bytes
 
 
 def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, List[fx.Node]]:

@@ -11,7 +11,7 @@ import torch
 import torch.fx as fx
 
 from ..pytorch import private, private_kernels, private_ops
-from ..pytorch.sizes import hint
+from ..pytorch.sizes import hint, tensors
 
 _CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
 #: Dimensions of a batch of images.
@@ -52,8 +52,7 @@ def with_channels_last(nodes: Sequence[fx.Node]) -> Set[fx.Node]:
     """
     found: Set[fx.Node] = set()
     for node in nodes:
-        value = node.meta.get("val")
-        is_image = isinstance(value, torch.Tensor) and value.dim() == _DIMENSIONS
+        is_image = any(value.dim() == _DIMENSIONS for value in tensors(node.meta.get("val")))
         if has_channels_last(node) or is_image and (
                 not found.isdisjoint(node.all_input_nodes)
                 or any(map(has_channels_last, node.users))):

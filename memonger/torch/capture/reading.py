@@ -369,7 +369,7 @@ class _Reader:
         def bytes_now() -> int:
             size_bytes = hint(temporary_bytes(node.target, [
                 a.meta.get("val") for a in node.args if isinstance(a, fx.Node)]))
-            size_bytes += written_for(node, self.inlined)
+            size_bytes += written_for(node, self.inlined, self.channels_last)
             if not self.temporary_bytes or self.fused and not is_convolution(node):
                 return size_bytes
             return self.temporary_bytes.get(signature(node), size_bytes)
