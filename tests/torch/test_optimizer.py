@@ -214,6 +214,22 @@ def test_the_optimizer_step_may_refuse_a_budget(mode):
     assert mt.plans(compiled)[0].total_bytes == whole.total_bytes
 
 
+def test_the_state_of_an_object_counts_at_every_size():
+    """From the third sizes on a graph is planned again with parameters that have no memory."""
+    torch._dynamo.reset()
+    net = torch.nn.Sequential(*[layer for _ in range(8) for layer in (
+        torch.nn.Linear(64, 64), torch.nn.GELU())])
+    step = mt.compile(net, "80%", mode="eager", costs="reference",
+                      optimizer=torch.optim.Adam(net.parameters()))
+    for rows in (512, 256, 560):
+        step(torch.randn(rows, 64)).sum().backward()
+        net.zero_grad()
+    plans = mt.plans(step)
+    held_bytes = 2 * sum(p.nbytes for p in net.parameters())
+    assert len(plans) == 3 and all(
+        held_bytes <= plan.fixed_bytes["optimizer"] < 1.01 * held_bytes for plan in plans)
+
+
 def test_plan_with_an_optimizer_runs_without_naming_it_again(tmp_path):
     net, x = WithLoss(), torch.randn(8, 96)
     plan = mt.plan(net, (x,), None, "eager", optimizer="adam")

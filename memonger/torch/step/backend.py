@@ -89,7 +89,7 @@ class Backend(Compilation):
         original = None
         if self.request.variants == "all" and not self.request.unplanned:
             module, original = self._chosen(module, sources, inputs)
-        self.optimizer_takes = self._optimizer_takes(inputs, sources)
+        self.optimizer_takes = self._optimizer_takes(self._arguments, sources)
         made: List[PlannedGraph] = []
 
         def partition(joint: fx.GraphModule, joint_inputs: Sequence[Any], *,
@@ -169,13 +169,13 @@ class Backend(Compilation):
             pass
         return None
 
-    def _optimizer_takes(self, inputs: Sequence[Any],
+    def _optimizer_takes(self, arguments: Sequence[Any],
                          sources: Sequence[str]) -> Optional[OptimizerBytes]:
-        """What the optimizer takes for the parameters among a graph's inputs; None without one."""
+        """What the optimizer takes for a call's parameters, which are its own; None without one."""
         if self.request.optimizer is None:
             return None
         return self.request.optimizer.bytes_of([
-            value for value, source in zip(inputs, sources) if isinstance(value, torch.Tensor)
+            value for value, source in zip(arguments, sources) if isinstance(value, torch.Tensor)
             and value.requires_grad and category_of(source) == PARAMETER])
 
     def _without_gradient(self, graph: fx.GraphModule,
