@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 from ..plans.max_batch import MaxBatch
 from ..plans.plan import Plan
 from ..plans.plan_file import load_plan
-from ..report.formatting import was_tried
+from ..report.formatting import counted, was_tried
 from ..report.measured import measurement_table
 from ..report.progress import ProgressBar
 from ..report.text import estimate_table
@@ -123,7 +123,21 @@ def build(text: str, path: str, inputs: Sequence[str]) -> Model:
     if given is None:
         raise UsageError("%s gives no inputs; name their shapes, for example --input 32,3,224,224"
                          % text)
+    _check_call(text, module, given)
     return Model(module, given, {"model": text, "inputs": tuple(inputs)})
+
+
+def _check_call(text: str, module: Any, inputs: Sequence[Any]) -> None:
+    """Raise UsageError where the module's forward takes other arguments."""
+    try:
+        inspect.signature(getattr(module, "forward", module)).bind(*inputs)
+    except TypeError as error:
+        raise UsageError(
+            "forward of %s cannot be called with %s: %s; give an --input for each argument, such "
+            "as --input 32:int64, or let the function give the module with a tuple of its inputs"
+            % (text, counted(len(inputs), "input"), error)) from None
+    except ValueError:  # it has no signature
+        pass
 
 
 def _calls(network: str) -> Any:

@@ -58,10 +58,12 @@ def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
         for who, of, total_bytes in pairs if of.allocated_bytes > _FAR_ABOVE * total_bytes]
     if plan.budget_bytes is not None and not plan.graph.shares_buffers:
         budget = format_bytes(plan.budget_bytes)
-        lines.append("the step keeps the budget of %s" % budget
-                     if measured.allocated_bytes <= plan.budget_bytes else
-                     "that is above the budget of %s%s" % (
-                         budget, "" if is_profile(plan.costs)
+        state_bytes = plan.fixed_bytes.get("optimizer", 0)  # no optimizer is in these steps
+        beside = state_bytes and " with the optimizer's state, %s" % format_bytes(state_bytes) or ""
+        lines.append("the step keeps the budget of %s%s" % (budget, beside)
+                     if measured.allocated_bytes + state_bytes <= plan.budget_bytes else
+                     "that is above the budget of %s%s%s" % (
+                         budget, beside, "" if is_profile(plan.costs)
                          else ": memonger profile measures what operators take"))
     elif plan.budget_bytes is not None and holder == "process" \
             and measured.device.startswith("cpu") and plan.budget_bytes < measured.allocated_bytes \

@@ -13,8 +13,10 @@ import torch
 
 import memonger.torch as mt
 from memonger.cli import main
+from memonger.plans.measurement import Measurement
 from memonger.plans.plan_file import load_plan
 from memonger.report.html import command_line
+from memonger.report.measured import measurement_table
 from memonger.torch.step import inductor
 from memonger.util.units import format_bytes
 
@@ -120,7 +122,15 @@ def test_estimate_and_plan_count_the_optimizer(model, capsys):
     assert "optimizer state" in capsys.readouterr().out
     assert main(["plan", *model, "--budget", "80%", "--optimizer", "sgd,momentum=0.9", "-o",
                  "plan.json"]) == 0
-    assert " --optimizer sgd,momentum=0.9 " in command_line(load_plan("plan.json"))
+    plan = load_plan("plan.json")
+    assert " --optimizer sgd,momentum=0.9 " in command_line(plan)
+    capsys.readouterr()
+    assert main(["measure", "plan.json", "--steps", "1"]) == 0  # steps without an optimizer
+    assert "the step keeps the budget of %s with the optimizer's state, %s" % (
+        format_bytes(plan.budget_bytes), format_bytes(plan.fixed_bytes["optimizer"])) \
+        in capsys.readouterr().out
+    above = Measurement(plan.budget_bytes, 1.0, (1.0,), "cpu")
+    assert "that is above the budget of" in measurement_table(above, None, plan, "allocator")
 
 
 def test_a_plan_whose_code_takes_more_is_made_again_for_its_budget(model, capsys, monkeypatch):
@@ -175,7 +185,10 @@ def test_profile_sweep_and_max_batch(model, capsys, monkeypatch, tmp_path):
 
 def test_errors_in_one_line(model, capsys, tmp_path):
     with open(tmp_path / "net.py", "a") as source:
-        source.write("\ndef sized(width):\n    return nn.Linear(width, width)\n")
+        source.write("\ndef sized(width):\n    return nn.Linear(width, width)\n"
+                     "\nclass Scored(nn.Linear):\n    def forward(self, x, target):\n"
+                     "        return (super().forward(x) - target).square().mean()\n"
+                     "\ndef scored():\n    return Scored(32, 32)\n")
     for arguments, words in (
             (["plan", "net.py:build", "--mode", "eager"], "--input 32,3,224,224"),
             (["plan", "net.py:wrong", "--input", "4,32"], "no function wrong"),
@@ -184,6 +197,8 @@ def test_errors_in_one_line(model, capsys, tmp_path):
             (["plan", "net.py:sized", "--input", "4,32"],
              "net.py:sized is called without arguments, and is missing a required argument: "
              "'width'"),
+            (["plan", "net.py:scored", "--input", "4,32"], "cannot be called with 1 input: missing "
+             "a required argument: 'target'; give an --input for each argument"),
             (["plan", *model, "--budget", "3%"], "the smallest total found is"),
             (["plan", *model, "--shape", "data=1,2"], "takes no --shape"),
             (["profile", *model, "--repeats", "2"], "takes no --repeats"),

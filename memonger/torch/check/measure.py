@@ -20,7 +20,7 @@ from ..pytorch.allocations import device_name, peak_bytes
 class Measurement(measurement.Measurement):
     """Training steps, measured; ``allocated_bytes`` are those at the worst moment of a step."""
 
-    #: What existed before the step: parameters, buffers, inputs.
+    #: What existed before the step: parameters, buffers, inputs; no optimizer's state.
     before_bytes: int = 0
 
     @property
@@ -38,7 +38,8 @@ class Measurement(measurement.Measurement):
         return {**super().to_dict(), "peak_bytes": self.peak_bytes}
 
     def __str__(self) -> str:
-        return "measured on %s: %s in total, %s of it in the step, %.2f ms a step (of %d)" % (
+        return ("measured on %s: %s in total without an optimizer's state, %s of it in the step, "
+                "%.2f ms a step (of %d)") % (
             self.device, format_bytes(self.total_bytes), format_bytes(self.peak_bytes),
             1e3 * self.step_s, len(self.steps_s))
 
