@@ -314,6 +314,7 @@ def test_largest_batch_fits_and_the_next_does_not():
     assert found.plan.total_bytes <= 4 * 10**6
 
 
+@pytest.mark.slow
 def test_a_batch_whose_smallest_plan_fits_is_not_too_large():
     """The largest batch of ResNet-50 in 8 GB was 399, and 494 fit: short searches missed them."""
     net = nets.build("resnet18", 32)

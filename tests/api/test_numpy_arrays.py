@@ -75,8 +75,8 @@ def is_numpy(symbol):
     return isinstance(symbol, mx.sym.np._Symbol)
 
 
-@pytest.mark.parametrize("given", [SHAPE, None], ids=["shape", "array"])
-@pytest.mark.parametrize("stripped", [False, True])
+@pytest.mark.parametrize("given, stripped", [(SHAPE, False), (None, True)],
+                         ids=["shape", "array"])
 def test_blocks_train_as_without_a_plan(given, stripped):
     plain = trained(block())
     net = block()
