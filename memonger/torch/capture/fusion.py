@@ -193,13 +193,16 @@ def _is_costly(node: fx.Node) -> bool:
 def _backward_makes_it(node: fx.Node, sources: Dict[fx.Node, FrozenSet[fx.Node]],
                        late: Set[fx.Node], written: Set[fx.Node]) -> bool:
     """Whether a forward value is never kept for backward: it is a constant, or made of one buffer
-    of its size, beside small ones, or of small ones alone, and PyTorch rather keeps those.
+    of its size, beside small ones, or of small ones alone, and PyTorch rather keeps those. Random
+    numbers are drawn once.
     """
     if node not in sources or node in late or not written.isdisjoint(sources[node]):
         return False
     made_bytes = _bytes_of(node)
     large = [size for size in map(_bytes_of, sources[node]) if _SMALL * size >= made_bytes]
-    return not large or large == [made_bytes]
+    of_buffers = sources[node].issuperset(node.all_input_nodes) and \
+        not private_kernels.is_random(node)
+    return not sources[node] or large == [made_bytes] or not large and of_buffers
 
 
 def reduces(node: fx.Node) -> bool:
