@@ -86,7 +86,7 @@ def steps_of(rows, words=4000, width=128, dtype=torch.bfloat16):
 
 @pytest.mark.parametrize("rows, dtype, reduction", [
     (64, torch.bfloat16, "mean"), (512, torch.float16, "mean"), (512, torch.bfloat16, "none"),
-    (4096, torch.bfloat16, "mean")])
+    pytest.param(4096, torch.bfloat16, "mean", marks=pytest.mark.slow)])
 def test_weights_of_16_bits(rows, dtype, reduction, monkeypatch):
     """Beside hidden states and their gradients it takes 1.5 times the weight's bytes; results are
     as exact as without chunks."""
