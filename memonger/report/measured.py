@@ -59,7 +59,8 @@ def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
     if plan.budget_bytes is not None and not plan.graph.shares_buffers:
         budget = format_bytes(plan.budget_bytes)
         state_bytes = plan.fixed_bytes.get("optimizer", 0)  # no optimizer is in these steps
-        beside = state_bytes and " with the optimizer's state, %s" % format_bytes(state_bytes) or ""
+        beside = "" if state_bytes == 0 else \
+            " with the optimizer's state, %s" % format_bytes(state_bytes)
         lines.append("the step keeps the budget of %s%s" % (budget, beside)
                      if measured.allocated_bytes + state_bytes <= plan.budget_bytes else
                      "that is above the budget of %s%s%s" % (

@@ -8,15 +8,16 @@ convolutions and other library kernels: then none lies between them.
 A pointwise value is computed in each kernel that reads it if it has one reader or is made of few
 buffers, which are then held until the last of these kernels runs.
 A scatter computes the values that it writes, and its kernel ends with it; a constant into which it
-writes is filled in by its kernel. A sum over a batch is
-written, by a kernel of its own with what only such sums read: kernels that read it come later.
+writes is filled in by its kernel.
+A sum over a batch is written, by a kernel of its own with what only such sums read: kernels that
+read it come later.
 A matrix product that only a sum reads becomes one call with it, at the place of the sum. Random
 numbers are drawn row by row, so beside convolutions whose channels come last they are written.
 """
 from __future__ import annotations
 
 import operator
-from typing import Any, Dict, FrozenSet, List, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Sequence, Set, Tuple
 
 import torch
 import torch.fx as fx
@@ -66,8 +67,9 @@ def in_registers(nodes: Sequence[fx.Node], views: Set[fx.Node], late: Set[fx.Nod
         library = node.op == "call_function" and node not in fusible and node not in views
         stage[node] = max((stage[i] for i in node.all_input_nodes), default=0) + library
     readers = _readers(nodes, views)
-    filled = {n: _first_operand(n, views) for n in nodes
-              if n.op == "call_function" and private_kernels.copies_first_operand(n)}
+    # What scatters write into a copy of.
+    filled = {n: _behind(n.args[0], lambda view: view in views and view.op == "call_function")
+              for n in nodes if n.op == "call_function" and private_kernels.copies_first_operand(n)}
     fusible_again = fusible - out_of_order(nodes)
 
     def in_kernel_of(reader: fx.Node, node: fx.Node) -> bool:
@@ -106,9 +108,7 @@ def written_for(node: fx.Node, unwritten: Set[fx.Node], images: Set[fx.Node]) ->
         return 0
     total_bytes = 0
     for operand in (node.args[2], node.args[3]):
-        source = operand
-        while private_ops.makes_view(source.target):
-            source = source.all_input_nodes[0]
+        source = _behind(operand, lambda view: private_ops.makes_view(view.target))
         total_bytes += _bytes_of(operand) * ((operand in unwritten) + (source in images))
     return total_bytes
 
@@ -124,10 +124,9 @@ def _readers(nodes: Sequence[fx.Node], views: Set[fx.Node]) -> Dict[fx.Node, Lis
     return readers
 
 
-def _first_operand(scatter: fx.Node, views: Set[fx.Node]) -> fx.Node:
-    """What a scatter writes into a copy of, behind views."""
-    operand: fx.Node = scatter.args[0]
-    while operand in views and operand.op == "call_function":
+def _behind(operand: Any, is_view: Callable[[fx.Node], bool]) -> fx.Node:
+    """The node whose value is read through views."""
+    while is_view(operand):
         operand = operand.all_input_nodes[0]
     return operand
 

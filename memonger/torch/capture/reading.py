@@ -357,19 +357,19 @@ class _Reader:
             return (Inplace(reads.index(self.tensors_of[self.wholes[node]][0]), 0),)
         if not self.fused or not all(map(private_kernels.is_fusible, [node, *parts])):
             return ()
-        images = node in self.channels_last
         pairs = [(i, o, self.tensors[read], self.tensors[output])
                  for o, output in enumerate(made) for i, read in enumerate(reads)]
         return tuple(Inplace(i, o) for i, o, mine, its in pairs
                      if mine.pooled and mine.size_bytes == its.size_bytes
-                     and not (images and len(mine.shape) < len(its.shape)))
+                     and not (node in self.channels_last and len(mine.shape) < len(its.shape)))
 
     def _temporary(self, node: fx.Node, label: str) -> List[int]:
         """A tensor for what the op takes only while it runs."""
         def bytes_now() -> int:
             size_bytes = hint(temporary_bytes(node.target, [
                 a.meta.get("val") for a in node.args if isinstance(a, fx.Node)]))
-            size_bytes += written_for(node, self.inlined, self.channels_last)
+            if self.fused:
+                size_bytes += written_for(node, self.inlined, self.channels_last)
             if not self.temporary_bytes or self.fused and not is_convolution(node):
                 return size_bytes
             return self.temporary_bytes.get(signature(node), size_bytes)

@@ -63,11 +63,11 @@ def scatters(node: fx.Node) -> bool:
 
     That of a scattered sum also where a library does it, which is not known before a step runs.
     """
-    from torch._inductor import utils
     if not copies_first_operand(node) or torch.are_deterministic_algorithms_enabled():
         return False
     if node.target.overloadpacket in _SCATTERED_SUMS:
         return True
+    from torch._inductor import utils
     place = [argument.name for argument in node.target._schema.arguments].index("indices")
     masks = any(isinstance(index, fx.Node) and index.meta["val"].dtype in (torch.bool, torch.uint8)
                 for index in node.args[place])
@@ -77,9 +77,9 @@ def scatters(node: fx.Node) -> bool:
 
 def has_library_for_sum(node: fx.Node) -> bool:
     """Whether a library does a scattered sum: on a CPU where this process has several threads."""
-    from torch._inductor import utils
     if getattr(node.target, "overloadpacket", None) not in _SCATTERED_SUMS:
         return False
+    from torch._inductor import utils
     mine = node.meta["val"]
     return utils.use_scatter_fallback(torch.ops.aten.scatter_reduce_.two, "sum", mine.dtype,
                                       mine.dtype, mine.device.type, True)

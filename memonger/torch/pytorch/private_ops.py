@@ -275,6 +275,8 @@ FORMULAS: Mapping[Any, Callable[..., Any]] = ChainMap(flop_registry, {
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_on_cpu,
     torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward_on_cpu,
 })
+
+
 def is_mutable(function: Any) -> bool:
     """Whether an operator writes into its inputs."""
     return bool(function._schema.is_mutable)

@@ -14,7 +14,7 @@ from ...graph.types import Graph, Op
 from ..capture.captured import TANGENT, Captured
 from ..capture.fusion import is_small_beside
 from ..capture.laid import joined
-from ..capture.layouts import has_channels_last, strides_of, with_channels_last
+from ..capture.layouts import strides_of, with_channels_last
 from ..capture.operators import run_again
 from ..capture.written import copy_of, with_copies
 from ..pytorch import private_joint, private_kernels, private_ops, private_scheduler
@@ -165,8 +165,8 @@ class _Writer:
         #: Of each tensor the step that makes it first.
         self.made_first = {t: self.first[item.producer] for t, item in enumerate(self.graph.tensors)
                            if item.producer in self.first}
-        self.arranged = any(map(has_channels_last, captured.joint.graph.nodes))
         self.channels_last = with_channels_last(list(captured.joint.graph.nodes))
+        self.arranged = bool(self.channels_last)
         #: Parts of the op that is written which are taken from forward.
         self.kept: Set[fx.Node] = set()
 
