@@ -54,16 +54,21 @@ test-cu112: $(VENV)/.tests $(VENV).cu112/.made
 
 # PyTorch has an environment of its own: MXNet needs an older NumPy. The version is one of those that
 # memonger/util/version.py names.
-test-torch: $(VENV).torch/.made
+test-torch: $(VENV).torch/.tests
 	$(VENV).torch/bin/python plugins/build.py --core
 	$(VENV).torch/bin/python -m pytest -n $(JOBS) tests/torch $(PYTEST_ARGS)
 
 $(VENV).torch/.made: tools/make_environment.sh
 	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
-	$(VENV).torch/bin/python -m pip install --quiet torch==2.13.0 $(TORCH_INDEX:%=--index-url %)
-	$(VENV).torch/bin/python -m pip install --quiet "numpy>=1.24" "highspy>=1.10" \
-		"tqdm>=4.60" "setuptools>=70.1" "pytest>=8" "hypothesis>=6.100" "graphviz>=0.8" \
-		pytest-xdist scikit-learn "matplotlib>=3.5" transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
+	$(VENV).torch/bin/python -m pip install --quiet --no-compile torch==2.13.0 \
+		$(TORCH_INDEX:%=--index-url %)
+	$(VENV).torch/bin/python -m pip install --quiet --no-compile "numpy>=1.24" "highspy>=1.10" \
+		"tqdm>=4.60" "setuptools>=70.1" "graphviz>=0.8" "matplotlib>=3.5"
+	@touch $@
+
+$(VENV).torch/.tests: $(VENV).torch/.made
+	$(VENV).torch/bin/python -m pip install --quiet --no-compile "pytest>=8" "hypothesis>=6.100" \
+		pytest-xdist scikit-learn transformers==5.24.0 accelerate==1.15.0 lightning==2.6.6
 	@touch $@
 
 $(VENV).torch/.installed: $(VENV).torch/.made $(SOURCES)
