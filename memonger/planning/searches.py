@@ -188,8 +188,9 @@ def _refusal(call: Call) -> InfeasibleBudget:
             % format_distinct(whole_bytes, refused.budget_bytes), refused.budget_bytes,
             whole_bytes, best_plan=refused.best_plan,
             bound_bytes=min(refused.bound_bytes, whole_bytes))
-    refused.args = ("%s. Unplanned, the network takes %s; a smaller batch takes less" % (
-        refused, format_bytes(whole_bytes)),)
+    refused.args = ("%s. %s; a smaller batch takes less" % (
+        refused, "Unplanned, the network takes " + format_bytes(whole_bytes)
+        if refused.minimum_bytes < whole_bytes else "That is the network without a plan"),)
     return refused
 
 

@@ -111,6 +111,23 @@ def test_a_call_that_makes_no_code_refuses_what_no_plan_fits(mode):
     assert refused.value.minimum_bytes > refused.value.budget_bytes
 
 
+def test_a_refused_call_has_no_frames_of_pytorchs_compiler(caplog):
+    caplog.set_level("DEBUG", "memonger.torch")
+    with pytest.raises(InfeasibleBudget) as refused:
+        mt.compile(Convolutions(), "20%", "eager", costs="reference", time_limit=2)(*images())
+    assert len(refused.traceback) < 6
+    assert not any("_dynamo" in str(entry.path) for entry in refused.traceback)
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_refusal_says_where_nothing_takes_less():
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8))
+    with pytest.raises(InfeasibleBudget, match="That is the network without a plan") as refused:
+        mt.plan(module, torch.zeros(2, 8), "10%", "eager", costs="reference")
+    assert refused.value.minimum_bytes == mt.plan(
+        module, torch.zeros(2, 8), "100%", "eager", costs="reference").unplanned.total_bytes
+
+
 def test_what_was_profiled_is_used_where_all_of_a_step_is_known(tmp_path):
     module, x = Convolutions(), images()
     estimated = mt.plan(module, x, "80%", "eager", time_limit=2)
@@ -188,7 +205,26 @@ def test_fsdp_is_refused_by_name():
 def test_ops_are_named_by_the_paths_of_their_modules():
     plan = mt.plan(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()),
                    torch.zeros(2, 4), "100%", "eager", costs="reference")
-    assert [op.name for op in plan.graph.ops if not op.is_backward] == ["0/addmm", "1/gelu"]
+    ops = plan.graph.ops
+    assert [op.name for op in ops if not op.is_backward] == ["0/addmm", "1/gelu"]
+    assert {op.name.partition("/")[0] for op in ops if op.is_backward} == {"0", "1"}
+    assert {t.name for t in plan.graph.tensors if t.category == "parameter"} == {
+        "0.weight", "0.bias"}
+
+
+def test_parameters_of_the_name_of_an_argument_keep_that_of_pytorch():
+    class Scaled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.x = torch.nn.Parameter(torch.ones(4))
+            self.register_buffer("shift", torch.ones(4))
+
+        def forward(self, x):
+            return torch.tanh(x * self.x) + self.shift
+
+    plan = mt.plan(Scaled(), torch.zeros(2, 4), "100%", "eager", costs="reference")
+    names = [t.name for t in plan.graph.tensors if t.producer < 0]
+    assert {"x", "shift"} <= set(names) and len(set(names)) == len(names)
 
 
 def test_an_estimate_prints_what_the_step_takes_by_category():

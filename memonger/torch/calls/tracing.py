@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 from dataclasses import replace
 from typing import Any, Callable, Mapping, Optional, Sequence, Type
 
@@ -20,6 +21,7 @@ from . import versions
 from .dynamo_errors import in_one_error
 from .twin import original
 
+logger = logging.getLogger("memonger.torch")
 #: Makes the call of a module that a backend compiles.
 Compile = Callable[[Any, Backend], Callable[..., Any]]
 
@@ -110,10 +112,15 @@ def _traced_in_parts(module: Any, args: Sequence[Any], named: Mapping[str, Any],
 
 
 def in_words(error: Exception) -> BaseException:
-    """What a user is to see of an error inside a compilation."""
+    """What a user is to see of an error inside a compilation.
+
+    memonger's own errors without the frames of PyTorch's compiler, which the logger
+    ``memonger.torch`` has.
+    """
     inner = private.inner_error(error)
     if isinstance(inner, MemongerError):
-        return inner
+        logger.debug("the error in full", exc_info=inner)
+        return inner.with_traceback(None)
     return in_one_error(error) if private.of_dynamo(inner) else error
 
 
@@ -137,7 +144,7 @@ def clear_errors(call: Callable[..., Any], module: Any,
             if in_parts is None or len(calls) > 1 or \
                     not private.no_one_graph(private.inner_error(error)):
                 shown = in_words(error)
-                if shown is error:
+                if shown is error and not isinstance(error, MemongerError):
                     raise
                 raise shown from None
         calls.append(in_parts())

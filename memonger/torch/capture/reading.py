@@ -50,7 +50,7 @@ def read(joint: fx.GraphModule, num_forward_outputs: int, categories: Sequence[s
 
 def node_name(node: fx.Node) -> str:
     """The node's name after the path of its module: ``layer1.0.conv1/convolution_3``."""
-    stack = node.meta.get("nn_module_stack")
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack")
     path = str(list(stack.values())[-1][0]) if stack else ""
     path = path.partition(".")[2] if path.startswith("L[") else path
     path = path[len("__self__"):] if path.startswith("__self__") else path  # PyTorch's own classes

@@ -342,14 +342,20 @@ def category_of(source: str) -> str:
 
 
 def labels_of(sources: Sequence[str]) -> List[str]:
-    """What inputs of Dynamo's graph are called: the module's arguments by name, or "input1", ...
+    """What inputs of Dynamo's graph are called: the module's arguments by name, or "input1", ...,
+    parameters and buffers by their paths: "layers.0.weight".
 
-    "" for parameters and buffers, and for what is no such input.
+    "" for what is neither, and for a name that is taken.
     """
     labels: List[str] = []
+    inputs = 0
     for source in sources:
-        name = re.fullmatch(r"L\['(\w+)'\]", source)
-        nameless = "input%d" % (len(labels) - labels.count("") + 1)
-        is_named = source and category_of(source) == INPUT
-        labels.append((name.group(1) if name else nameless) if is_named else "")
+        label = ""
+        if source and category_of(source) == INPUT:
+            inputs += 1
+            name = re.fullmatch(r"L\['(\w+)'\]", source)
+            label = name.group(1) if name else "input%d" % inputs
+        elif source.startswith("L["):  # of the module that is compiled, which the first key names
+            label = ".".join(re.findall(r"\['([^']+)'\]", source)[1:])
+        labels.append("" if label in labels else label)
     return labels

@@ -175,7 +175,7 @@ def plan_of(network: TracedNetwork) -> Plan:
     except InfeasibleBudget as error:
         least = error.best_plan
         if request.mode == "inductor" and isinstance(least, Plan) and \
-                least.total_bytes == error.minimum_bytes:
+                least.total_bytes == error.minimum_bytes < network.unplanned.total_bytes:
             error.args = (str(error) + _PREDICTED,)
         raise
     return _unproven(plan, network) if network.most_bytes else plan
