@@ -17,10 +17,11 @@ from .captured import BUFFER, INPUT, PARAMETER, TANGENT, TEMPORARY, Captured
 from .concatenations import laid_in_wholes
 from .costs import ROOFLINES, roofline_for, signature, times_s
 from .fusion import in_order, in_registers, reduces, written_for
+from .halves import moved_to_forward, of_backward
 from .layouts import has_channels_last, is_arranged, is_convolution, with_channels_last
 from .operators import kept_results, repeat_reason
 from .padding import is_padded_in_place, room_bytes
-from .storages import Held, Storage, storages
+from .storages import Held, Storage, storages, views
 from .transfers import is_copy, is_to_host, is_wait
 from .written import written
 
@@ -102,11 +103,11 @@ class _Reader:
              costs: str, rates: Mapping[str, float]) -> Captured:
         self.fused = fused
         nodes = list(self.held)
-        late = self._late(nodes)
+        late = of_backward(self.joint, nodes, self.num_forward_outputs)
         if fused:
             self.held.update({n: self.held[n.all_input_nodes[0]] for n in nodes
                               if is_padded_in_place(n)})
-        self.views = self._views(nodes)
+        self.views = views(self.held)
         self.written = written(self.joint, self.held, self.views, late)
         self.once = set(self.written.readers)
         usually_late: Set[str] = set()
@@ -114,7 +115,8 @@ class _Reader:
             usually_early, usually_late = private_joint.usual_halves(
                 self.joint, self.num_forward_outputs, True,
                 [k for k, category in enumerate(self.categories) if category != INPUT])
-            early = self._early(nodes, late, usually_early - usually_late)
+            early = moved_to_forward(nodes, late, usually_early - usually_late,
+                                     self.written.values)
             late -= early
             nodes = in_order(nodes, early, late)
             self.inlined = in_registers(nodes, self.views, late, self.written.inputs, early)
@@ -148,60 +150,6 @@ class _Reader:
                         self.views, self.parts_of_op, self.written, dynamic, self.device,
                         "roofline: " + ("this CPU" if costs == "cpu" else costs), self.sizes,
                         self.temporaries, usually_late)
-
-    def _views(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
-        """Nodes all of whose storages are older than they are."""
-        seen: Set[int] = set()
-        views = set()
-        for node in nodes:
-            mine = {s[0] for s in self.held[node] if s is not None}
-            if node.op == "call_function" and mine <= seen:
-                views.add(node)
-            seen |= mine
-        return views
-
-    def _late(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
-        """What runs in backward: what depends on a gradient, or was traced there and is not needed
-        by forward.
-
-        PyTorch marks some values of forward as of backward, as of a sum that softplus is taken of,
-        and others not at all, as inside an ``autograd.Function``.
-        """
-        late: Set[fx.Node] = set()
-        needed = self._needed(nodes)
-        for node in nodes:
-            if node.op == "placeholder":
-                if private_joint.is_tangent(node):
-                    late.add(node)
-            elif any(i in late for i in node.all_input_nodes) or node not in needed and (
-                    private_joint.is_backward(node)
-                    or node.op != "get_attr" and not private_joint.is_forward(node)):
-                late.add(node)
-        return late
-
-    def _needed(self, nodes: Sequence[fx.Node]) -> Set[fx.Node]:
-        """What forward computes for its outputs, and for what it writes into its inputs."""
-        outputs = self.joint.graph.output_node().args[0][:self.num_forward_outputs]
-        needed = {value for value in outputs if isinstance(value, fx.Node)}
-        for node in reversed(nodes):
-            if node in needed or private_ops.writes(node.target) \
-                    and not private_joint.is_backward(node):
-                needed.update((node, *node.all_input_nodes))
-        return needed
-
-    def _early(self, nodes: Sequence[fx.Node], late: Set[fx.Node],
-               names: Set[str]) -> Set[fx.Node]:
-        """Nodes among the late ones that PyTorch runs in forward, whose ``names`` are given.
-
-        Masks, and what else is kept for backward in place of what it is made of.
-        """
-        early: Set[fx.Node] = set()
-        for node in nodes:
-            read = node.all_input_nodes
-            if node in late and node.name in names and read and all(
-                    (i not in late or i in early) and i not in self.written.values for i in read):
-                early.add(node)
-        return early
 
     def _new(self, storage: Storage, producer: int, label: str, category: str,
              value: Any, on_host: bool = False) -> int:

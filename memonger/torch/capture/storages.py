@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple, Union
 
 import torch
 import torch.fx as fx
@@ -43,6 +43,18 @@ def storages(joint: fx.GraphModule) -> Dict[fx.Node, Held]:
         run = _Run(joint)
         run.run(*fresh)
     return run.held
+
+
+def views(held: Mapping[fx.Node, Held]) -> Set[fx.Node]:
+    """Nodes all of whose storages are older than they are; ``held`` is in the graph's order."""
+    seen: Set[int] = set()
+    found = set()
+    for node, storages_of in held.items():
+        mine = {s[0] for s in storages_of if s is not None}
+        if node.op == "call_function" and mine <= seen:
+            found.add(node)
+        seen |= mine
+    return found
 
 
 class _Run(fx.Interpreter):
