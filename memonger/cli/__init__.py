@@ -114,7 +114,7 @@ def _run(argv: Optional[Sequence[str]]) -> int:
         words.insert(1, "--")
     try:
         try:
-            args = parser.parse_args(words)
+            args = parser.parse_args(words, argparse.Namespace(words=words))
         except SystemExit as end:  # argparse has said why
             return int(end.code or 0)
         return _answer(parser, args)

@@ -2,13 +2,19 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 import sys
+from typing import Sequence
 
 from ..mx.calls import plan as api
 from ..plans.max_batch import MaxBatch as MaxBatchResult
 from ..report.progress import ProgressBar
 from . import arguments, torch_model
 from .command import EXIT_BUDGET, EXIT_OK, Command, answer
+
+#: An option that gives sizes, and the first of them.
+_SIZES = re.compile(r"(--(?:input|shape)[ =](?:\w+=)?)(\d+)(?=[,x: ]|$)")
 
 
 class MaxBatch(Command):
@@ -38,7 +44,8 @@ class MaxBatch(Command):
             if args.json:
                 answer(args, result.to_dict, "")
             return EXIT_BUDGET
-        answer(args, result.to_dict, lambda: str(result))
+        answer(args, result.to_dict, lambda: "\n".join(
+            [str(result), *next_command(args.words, result.planned)]))
         return EXIT_OK
 
     def _of_symbol(self, args: argparse.Namespace) -> MaxBatchResult:
@@ -46,3 +53,16 @@ class MaxBatch(Command):
         with ProgressBar() as bar:
             return api.max_batch(symbol, budget=args.budget, progress=bar,
                                  **arguments.call_arguments(args, symbol))
+
+
+def next_command(words: Sequence[str], batch: int) -> Sequence[str]:
+    """A line with the command that plans so large a batch; none where no option gives sizes.
+
+    ``words``: those of the command line, beginning with ``max-batch``.
+    """
+    text = shlex.join(["memonger", "plan", *words[1:], "-o", "plan.json"])
+    first = _SIZES.search(text)
+    if first is None:
+        return []
+    return ["next: " + _SIZES.sub(lambda found: found[1] + (
+        str(batch) if found[2] == first[2] else found[2]), text)]

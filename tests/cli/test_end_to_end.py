@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 
 import memonger
 from memonger.cli import main
+from memonger.cli.max_batch import next_command
 
 mx = pytest.importorskip("mxnet")
 
@@ -218,6 +220,31 @@ def test_max_batch(folder, plan_file, capsys):
                        str(stock_total), "--method", "sublinear", "--time-limit", "0.1")
     assert record["unplanned"] == 8 and record["planned"] > 8
     assert record["total_bytes"] <= stock_total
+
+
+def test_the_largest_batch_comes_with_the_command_that_plans_it(
+        folder, plan_file, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    budget = str(memonger.load_plan(plan_file).baseline_total_bytes)
+    assert main(["max-batch", str(folder / "net-symbol.json"), *SHAPE, "--budget", budget,
+                 "--time-limit", "1"]) == 0
+    batches, command = capsys.readouterr().out.splitlines()
+    [planned] = re.findall(r"(\d+) planned", batches)
+    assert command.startswith("next: memonger plan ") and "=%s," % planned in command
+    assert main(shlex.split(command)[2:]) == 0
+    assert memonger.load_plan("plan.json").total_bytes <= int(budget)
+
+
+@pytest.mark.parametrize("words, command", [
+    ("n.py:f --input 16,128:int64 --input 16,8 --input 8 --budget 1GB",
+     "n.py:f --input 99,128:int64 --input 99,8 --input 8 --budget 1GB"),
+    ("s.json --shape=data=4x16 --budget 16MB --time-limit 4",
+     "s.json --shape=data=99x16 --budget 16MB --time-limit 4"),
+    ("n.py:f --budget 16MB", None)])
+def test_only_sizes_of_inputs_change_in_the_command(words, command):
+    found = next_command(["max-batch", *words.split()], 99)
+    assert found == ([] if command is None else [
+        "next: memonger plan %s -o plan.json" % command])
 
 
 def test_profile_serves_a_plan(folder, tmp_path, capsys, monkeypatch):
