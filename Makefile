@@ -59,10 +59,11 @@ test-torch: $(VENV).torch/.tests
 	$(VENV).torch/bin/python -m pytest -n $(JOBS) tests/torch $(PYTEST_ARGS)
 
 $(VENV).torch/.made: tools/make_environment.sh
-	sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
-	$(VENV).torch/bin/python -m pip install --quiet --no-compile torch==2.13.0 \
+	@echo "setting up $(VENV).torch: PyTorch 2.13.0 is fetched"
+	@sh tools/make_environment.sh $(PYTHON_TORCH) $(VENV).torch
+	@$(VENV).torch/bin/python -m pip install --quiet --no-compile torch==2.13.0 \
 		$(TORCH_INDEX:%=--index-url %)
-	$(VENV).torch/bin/python -m pip install --quiet --no-compile "numpy>=1.24" "highspy>=1.10" \
+	@$(VENV).torch/bin/python -m pip install --quiet --no-compile "numpy>=1.24" "highspy>=1.10" \
 		"tqdm>=4.60" "setuptools>=70.1" "graphviz>=0.8" "matplotlib>=3.5"
 	@touch $@
 
@@ -72,8 +73,9 @@ $(VENV).torch/.tests: $(VENV).torch/.made
 	@touch $@
 
 $(VENV).torch/.installed: $(VENV).torch/.made $(SOURCES)
-	rm -rf build/lib* build/bdist*
-	$(VENV).torch/bin/python -m pip install --quiet --no-compile --no-deps --no-build-isolation .
+	@echo "installing memonger"
+	@rm -rf build/lib* build/bdist*
+	@$(VENV).torch/bin/python -m pip install --quiet --no-compile --no-deps --no-build-isolation .
 	@touch $@
 
 # Of torchtitan's needs only those that it imports: all of them hold packages for GPUs.
@@ -149,8 +151,9 @@ check: $(VENV)/.tests
 $(VENV)/.made: tools/find_python.sh tools/make_environment.sh
 	@command -v "$${CXX:-g++}" >/dev/null || { \
 		echo "error: no C++ compiler; on Debian: apt install g++ (or set CXX=)" >&2; exit 1; }
-	python=$$(sh tools/find_python.sh $(PYTHON)) && sh tools/make_environment.sh $$python $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --no-compile "pip>=20.3" "setuptools>=70.1" wheel \
+	@echo "setting up $(VENV): MXNet 1.9.1 is fetched"
+	@python=$$(sh tools/find_python.sh $(PYTHON)) && sh tools/make_environment.sh $$python $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --no-compile "pip>=20.3" "setuptools>=70.1" wheel \
 		mxnet==1.9.1 "numpy<1.24"
 	@touch $@
 
@@ -158,12 +161,12 @@ $(VENV)/.made: tools/find_python.sh tools/make_environment.sh
 # compiled while pip fetches what the demos need; the build of the package then finds the objects.
 $(VENV)/.installed: $(VENV)/.made $(SOURCES)
 	@echo "installing memonger: its plugin is compiled, which takes about two minutes"
-	rm -rf build/lib* build/bdist*
-	$(VENV)/bin/python plugins/build.py --out build/libraries >/dev/null & compiler=$$!; \
+	@rm -rf build/lib* build/bdist*
+	@$(VENV)/bin/python plugins/build.py --out build/libraries >/dev/null & compiler=$$!; \
 		$(VENV)/bin/python -m pip install --quiet --no-compile "highspy>=1.10" "tqdm>=4.60" \
 			"matplotlib>=3.5" scikit-learn "numpy<1.24" || { kill $$compiler; exit 1; }; \
 		wait $$compiler
-	$(VENV)/bin/python -m pip install --quiet --no-compile --no-build-isolation ".[cpu,plot]"
+	@$(VENV)/bin/python -m pip install --quiet --no-compile --no-build-isolation ".[cpu,plot]"
 	@touch $@
 
 # The extra's packages: memonger itself is installed already.

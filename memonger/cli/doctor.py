@@ -144,7 +144,8 @@ def _torch() -> Iterator[Found]:
     """PyTorch is not imported, which takes seconds: its version is that of its distribution."""
     present, oldest, newest = installed("torch"), TORCH_VERSIONS[0], TORCH_VERSIONS[-1]
     if present is None:
-        yield "missing", NOTE, "memonger.torch needs it: pip install 'torch>=%d.%d'" % oldest
+        yield "missing", NOTE, "memonger.torch needs it%s: pip install 'torch>=%d.%d'" % (
+            ", in an environment without MXNet" if _has_mxnet() else "", *oldest)
     elif _numbers(present) < oldest:
         yield present, WARNING, "memonger.torch needs %d.%d or later" % oldest
     else:

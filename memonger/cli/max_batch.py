@@ -60,7 +60,7 @@ def next_command(words: Sequence[str], batch: int) -> Sequence[str]:
 
     ``words``: those of the command line, beginning with ``max-batch``.
     """
-    text = shlex.join(["memonger", "plan", *words[1:], "-o", "plan.json"])
+    text = shlex.join(["memonger", "plan", *words[1:], "-o", "plan-%d.json" % batch])
     first = _SIZES.search(text)
     if first is None:
         return []

@@ -20,6 +20,8 @@ class MaxBatch:
     plan: Optional[Plan] = field(default=None, repr=False)
     #: Why nothing fits.
     reason: str = ""
+    #: What the answer leaves out.
+    notes: Tuple[str, ...] = ()
 
     def to_dict(self) -> Dict[str, Any]:
         """All numbers, fit for JSON."""
@@ -27,7 +29,7 @@ class MaxBatch:
                 "planned": self.planned,
                 "overhead": self.plan.overhead if self.plan else None,
                 "total_bytes": self.plan.total_bytes if self.plan else None,
-                "reason": self.reason}
+                "reason": self.reason, "notes": list(self.notes)}
 
     def __str__(self) -> str:
         if self.reason:
@@ -35,8 +37,9 @@ class MaxBatch:
         gain = " (%.1f times as many, %s)" % (
             self.planned / self.unplanned, "%+.1f %% time a step" % (100 * self.plan.overhead)
             if self.plan.time_is_known else UNKNOWN_TIME) if self.plan and self.unplanned else ""
-        return "largest batch in %s: %d unplanned, %d planned%s" % (
-            format_bytes(self.budget_bytes), self.unplanned, self.planned, gain)
+        return "\n".join(["largest batch in %s: %d unplanned, %d planned%s" % (
+            format_bytes(self.budget_bytes), self.unplanned, self.planned, gain),
+            *("note: " + note for note in self.notes)])
 
 
 #: So many guesses of lines are followed upward; needs that are on none give them away one by one.

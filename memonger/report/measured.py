@@ -52,9 +52,10 @@ def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
     pairs: List[Tuple[str, Any, int]] = [("the " + holder, measured, plan.total_bytes)]
     if original is not None:
         pairs.append(("unplanned the " + holder, original, plan.baseline_total_bytes))
-    lines = ["%s takes %.1f times the %s that were predicted: %s" % (
+    lines = ["%s takes %.1f times the %s that were predicted%s: %s" % (
         who, of.allocated_bytes / total_bytes, format_bytes(total_bytes),
-        _reason(plan, of, holder))
+        ", above the budget" if of is measured and plan.budget_bytes is not None
+        and of.allocated_bytes > plan.budget_bytes else "", _reason(plan, of, holder))
         for who, of, total_bytes in pairs if of.allocated_bytes > _FAR_ABOVE * total_bytes]
     if plan.budget_bytes is not None and not plan.graph.shares_buffers:
         budget = format_bytes(plan.budget_bytes)
@@ -70,8 +71,8 @@ def _far_off(measured: Measurement, original: Optional[Measurement], plan: Plan,
             and measured.device.startswith("cpu") and plan.budget_bytes < measured.allocated_bytes \
             < min(plan.total_bytes + _OF_MXNET_BYTES, _FAR_ABOVE * plan.total_bytes):
         lines.append(
-            "that is above the budget of %s, where %s were predicted: MXNet's code, some tens of "
-            "megabytes, and what MKLDNN keeps for each convolution are never counted"
+            "that is above the budget of %s, where %s were predicted: MXNet's code and what MKLDNN "
+            "keeps for each convolution are never counted"
             % format_distinct(plan.budget_bytes, plan.total_bytes))
     step_s = plan.graph.time_s * (1.0 + plan.overhead)
     if 0.0 < _FAR_ABOVE * step_s < measured.step_s and plan.time_is_known \

@@ -294,8 +294,8 @@ def _control_words(verification: Verification) -> List[str]:
 
 def _judge_words(verification: Verification) -> List[str]:
     """How it was judged where differences are above the tolerance."""
-    words = {"float64": ["error: from the original in float64; allowed: five times what rounding "
-                         "does to the original"],
+    words = {"float64": ["the error is that from the original in float64; allowed: five times what "
+                         "rounding does to the original"],
              "rounding": ["allowed: five times what rounding does to the original"]}.get(
                  verification.judge, [])
     wrong = [d for d in verification.in_double if not d.ok]

@@ -232,7 +232,7 @@ def test_the_largest_batch_comes_with_the_command_that_plans_it(
     [planned] = re.findall(r"(\d+) planned", batches)
     assert command.startswith("next: memonger plan ") and "=%s," % planned in command
     assert main(shlex.split(command)[2:]) == 0
-    assert memonger.load_plan("plan.json").total_bytes <= int(budget)
+    assert memonger.load_plan("plan-%s.json" % planned).total_bytes <= int(budget)
 
 
 @pytest.mark.parametrize("words, command", [
@@ -244,7 +244,7 @@ def test_the_largest_batch_comes_with_the_command_that_plans_it(
 def test_only_sizes_of_inputs_change_in_the_command(words, command):
     found = next_command(["max-batch", *words.split()], 99)
     assert found == ([] if command is None else [
-        "next: memonger plan %s -o plan.json" % command])
+        "next: memonger plan %s -o plan-99.json" % command])
 
 
 def test_profile_serves_a_plan(folder, tmp_path, capsys, monkeypatch):

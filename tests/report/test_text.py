@@ -184,6 +184,7 @@ def test_a_process_that_takes_a_little_more_than_the_budget_is_told(plan, taken_
                               predicted=plan)
     assert ("that is above the budget of 381 MiB, where 372 MiB were predicted: MXNet's code"
             in found) == told
+    assert ("that were predicted, above the budget: " in found) == (taken_mb == 700)
 
 
 def test_an_allocator_that_takes_more_than_the_budget_is_told(plan):

@@ -126,3 +126,15 @@ def test_a_module_of_several_graphs_is_read_with_each_batch(read):
     found = mt.max_batch(module, x, budget, "eager", "reference", time_limit=1, limit=16)
     assert len(read) > 4 and found.planned >= found.unplanned == 8
     assert found.plan.total_bytes <= budget
+
+
+def test_what_is_not_known_at_the_largest_batch_is_said():
+    """A batch of 123 was said to fit, and 118 were refused when compiled."""
+    module, x = Convolutions(), images()
+    profile = mt.profile(module, x, "eager")
+    batch = len(x[0])
+    known = mt.max_batch(module, x, "1GB", "eager", costs=profile, time_limit=1, limit=batch)
+    assert known.planned == batch and not known.notes and "note" not in str(known)
+    larger = mt.max_batch(module, x, "1GB", "eager", costs=profile, time_limit=1, limit=3 * batch)
+    assert larger.planned == 3 * batch and "may refuse the largest" in str(larger)
+    assert larger.to_dict()["notes"] == list(larger.notes) != []

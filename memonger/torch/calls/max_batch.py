@@ -12,11 +12,17 @@ from ...plans.plan import Budget, Plan
 from ...report.progress import Asked, callback_of, part_of, shows_progress
 from ...util.errors import InfeasibleBudget
 from ..pytorch.module_step import Inputs, batch_of, prime_batch, with_batch
+from ..step.network import UNCOUNTED
 from ..step.request import Request, requested
 from .tracing import read_once, traced
 
 #: The least batch that a step is read with to know the sizes of others.
 _LEAST_READ = 11
+#: A note where :data:`..step.network.UNCOUNTED` is one of the plan.
+_MAY_BE_LESS = (
+    "what operators allocate while they run, as convolutions do on a CPU, is not known at this "
+    "size and not counted: a compiled module, which measures it, may refuse the largest of these "
+    "batches")
 
 
 @shows_progress
@@ -71,5 +77,11 @@ def max_batch(module: Any, inputs: Inputs, budget: Budget, mode: str = "inductor
             if found.plan is not None and step.is_confirmed_by(found.plan, found.planned) and (
                     # PyTorch traces a step of one sample otherwise than others.
                     near > 1 or near == (total_bytes(1) <= found.budget_bytes)):
-                return found
-    return with_plan(request, largest_batches(request, limit, total_bytes, plan_at, near), plan_at)
+                return _with_note(found)
+    return _with_note(with_plan(
+        request, largest_batches(request, limit, total_bytes, plan_at, near), plan_at))
+
+
+def _with_note(found: MaxBatch) -> MaxBatch:
+    is_less = found.plan is not None and UNCOUNTED in found.plan.notes
+    return replace(found, notes=(_MAY_BE_LESS,)) if is_less else found
